@@ -1,0 +1,1 @@
+//! Provider messages as call sets.

@@ -1,0 +1,17 @@
+//! Consistency-aware read coordination for data agents.
+
+/// Any error a tool may return.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pub mod call;
+pub mod clock;
+pub mod dependency;
+pub mod plan;
+pub mod reading;
+pub mod report;
+pub mod request;
+pub mod snapshot;
+pub mod source;
+pub mod tool;
+
+pub use call::{Call, CallSet};

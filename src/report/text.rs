@@ -1,0 +1,1 @@
+//! A report as text a person likes to read.

@@ -1,0 +1,1 @@
+//! SQLite databases as sources.

@@ -1,0 +1,8 @@
+//! What the systems we build on pin down; each test names the id of `behaviours.md` part 1 that it holds.
+
+mod atlas;
+mod go;
+mod harness;
+mod loopctl;
+mod refused_by_design;
+mod standard;
