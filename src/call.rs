@@ -1,7 +1,7 @@
 //! What a model asked for: calls, in its order, of one turn.
 //!
 //! Results are paired with calls by **position**, never by id: providers send ids that are missing, empty or repeated
-//! (`behaviours.md` B23), so an id is data that is handed back, and a name that placeholders may use while it is unique.
+//! (B23), so an id is data that is handed back, and a name that placeholders may use while it is unique.
 
 use std::fmt;
 use std::sync::Arc;

@@ -198,7 +198,7 @@ pub struct Timeline {
     issued_wall: DateTime<Utc>,
 }
 
-/// How far the wall clock may drift from the monotonic one before printed intervals are widened (`holes.md` 18).
+/// How far the wall clock may drift from the monotonic one before printed intervals are widened (hole 18).
 pub const STEP_TOLERANCE: Duration = Duration::from_millis(1);
 
 impl Timeline {

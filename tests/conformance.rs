@@ -1,4 +1,4 @@
-//! What the systems we build on pin down; each test names the id of `behaviours.md` part 1 that it holds.
+//! What the systems we build on pin down; each test names the id of the behaviour that it holds.
 
 mod atlas;
 mod go;
