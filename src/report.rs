@@ -12,10 +12,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::Purpose;
+use crate::call::{CallRef, CallSet, Purpose, Require};
 use crate::clock::Moment;
 use crate::plan::{Decision, Plan, PolicyName};
 use crate::reading::{CallError, ErrorClass, ErrorCode, Outcome, Stamp, UnprovenReason, ViewId};
+use crate::tool::Class;
 
 pub mod text;
 
@@ -51,6 +52,96 @@ pub struct SetReport {
     pub consistency: Consistency,
     /// One or two sentences for the model and the user.
     pub note: String,
+    /// What the caller asked of the readings together. For the judge; not printed.
+    #[serde(skip)]
+    pub asked: Asked,
+}
+
+/// What a caller asks of the readings of a set together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// The comparisons that will be made; none means all calls with all.
+    pub compare: Vec<Comparison>,
+    /// What the caller insists on.
+    pub require: Option<Require>,
+    /// Readings of earlier sets that will be compared with these.
+    pub earlier: Vec<EarlierReading>,
+    /// Whether the spread is measured between `asOf` points, as it was published, and not over intervals.
+    pub spread_on_points: bool,
+}
+
+/// One comparison that will be made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// The positions it needs.
+    pub calls: Vec<usize>,
+    /// Names in it that are no call of the set, or of several: it can't be made.
+    pub unknown: Vec<CallRef>,
+}
+
+/// A reading of an earlier set, as far as it says with what it may be compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EarlierReading {
+    /// The view it was read through, if what was read through it is sound.
+    pub view: Option<ViewId>,
+    /// When it was true.
+    pub stamp: Option<Stamp>,
+}
+
+impl Asked {
+    /// What this set asks.
+    pub fn of(set: &CallSet) -> Self {
+        let compare = set.compare.iter().map(|group| {
+            let mut comparison = Comparison::default();
+            for name in group {
+                match position(set, name) {
+                    Some(position) if comparison.calls.contains(&position) => {}
+                    Some(position) => comparison.calls.push(position),
+                    None => comparison.unknown.push(name.clone()),
+                }
+            }
+            comparison
+        });
+        Self {
+            compare: compare.collect(),
+            require: set.require,
+            earlier: set.earlier.iter().flat_map(EarlierReading::of).collect(),
+            spread_on_points: false,
+        }
+    }
+}
+
+impl EarlierReading {
+    /// The values a report brings. One keeps its view if the report let it be compared, or if it was the only one: of
+    /// the rest the printed report doesn't tell whether they may be compared with anything read through that view.
+    fn of(report: &SetReport) -> impl Iterator<Item = Self> {
+        let Consistency { groups, verdict, .. } = &report.consistency;
+        let values = report
+            .results
+            .iter()
+            .enumerate()
+            .filter(|(_, result)| result.is_ok() && !result.withheld);
+        values.map(move |(position, result)| {
+            let grouped = groups.iter().any(|group| group.contains(&position));
+            let vouched = result.complete && (grouped || *verdict == VerdictKind::Single);
+            Self {
+                view: result.view.clone().filter(|_| vouched),
+                stamp: result.stamp.clone(),
+            }
+        })
+    }
+}
+
+/// The only call that goes by this name.
+fn position(set: &CallSet, name: &CallRef) -> Option<usize> {
+    match name {
+        CallRef::Position(position) => (*position < set.calls.len()).then_some(*position),
+        CallRef::Id(id) => {
+            let mut found = set.calls.iter().enumerate().filter(|(_, call)| call.id == *id);
+            let first = found.next().map(|(position, _)| position);
+            first.filter(|_| found.next().is_none())
+        }
+    }
 }
 
 /// Whether a set ran to its end.
@@ -110,7 +201,11 @@ pub struct CallResult {
     /// How it ended.
     pub outcome: Outcome,
     /// What it returned. Double option: `null` is a value, absence is none.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub value: Option<Value>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,6 +237,44 @@ pub struct CallResult {
     /// Why the reading is no function of its view. For the judge; not printed.
     #[serde(skip)]
     pub unsound: Option<UnprovenReason>,
+    /// What else the judge must know. Not printed.
+    #[serde(skip)]
+    pub facts: CallFacts,
+}
+
+/// What the judge must know of a call besides what is printed. Filled in by whoever ran it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallFacts {
+    /// How it took part when it started, or was to if it never did. A write is no reading.
+    pub class: Class,
+    /// Whether one answer of its tool is declared to be one state of one system.
+    pub one_state: bool,
+    /// The calls its arguments took values from: placeholders, and guesses that were found.
+    pub leans_on: Vec<usize>,
+    /// Whether an argument is grounded in an earlier set's result only.
+    pub leans_on_earlier: bool,
+    /// How many writes and exclusive calls had started when it started.
+    pub epoch: usize,
+}
+
+impl CallFacts {
+    /// A call of this class that leans on nothing.
+    pub fn new(class: Class) -> Self {
+        Self {
+            class,
+            one_state: false,
+            leans_on: Vec::new(),
+            leans_on_earlier: false,
+            epoch: 0,
+        }
+    }
+}
+
+/// Of a call that nothing is known about: it may be a reading, and it may be a write.
+impl Default for CallFacts {
+    fn default() -> Self {
+        Self::new(Class::Exclusive)
+    }
 }
 
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
@@ -225,6 +358,32 @@ pub struct Consistency {
 }
 
 impl Consistency {
+    /// What stands in a report of so many calls until it is judged: nothing is claimed.
+    pub fn not_judged(calls: usize) -> Self {
+        let why = "Nothing has judged it.";
+        Self {
+            verdict: VerdictKind::Unknown,
+            reason: None,
+            comparable: Some(false),
+            inconsistent: None,
+            spread_ms: None,
+            tolerance_ms: 0.0,
+            spread_exceeded: None,
+            groups: Vec::new(),
+            excluded: (0..calls)
+                .map(|call| Excluded {
+                    call,
+                    why: why.to_owned(),
+                })
+                .collect(),
+            widest: None,
+            because: "Nothing has judged these readings together.".to_owned(),
+            changes_per_second: None,
+            would_help: None,
+            issue: None,
+        }
+    }
+
     /// Whether every comparison that was asked for may be made.
     pub fn is_comparable(&self) -> bool {
         self.comparable == Some(true)
