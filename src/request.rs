@@ -49,9 +49,7 @@ pub struct SetContext {
 
 impl fmt::Debug for SetContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetContext")
-            .field("set_id", &self.set_id)
-            .finish_non_exhaustive()
+        f.debug_struct("SetContext").field("set_id", &self.set_id).finish_non_exhaustive()
     }
 }
 
@@ -104,12 +102,7 @@ impl CallRequest {
     /// A request as the executor makes it.
     pub fn new(call: Arc<ResolvedCall>, set: Arc<SetContext>, deadline: Option<Instant>) -> Self {
         let arguments = Arc::clone(&call.arguments);
-        Self {
-            call,
-            arguments,
-            set,
-            deadline,
-        }
+        Self { call, arguments, set, deadline }
     }
 
     /// Its place in the set.
@@ -172,10 +165,7 @@ struct SignalState {
 
 impl fmt::Debug for Signals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signals")
-            .field("all", &self.0.all)
-            .field("calls", &self.0.calls.len())
-            .finish()
+        f.debug_struct("Signals").field("all", &self.0.all).field("calls", &self.0.calls.len()).finish()
     }
 }
 
@@ -183,11 +173,7 @@ impl Signals {
     /// Signals for a set of so many calls.
     pub fn new(calls: usize) -> Self {
         let calls = (0..calls).map(|_| AtomicU8::new(0)).collect();
-        Self(Arc::new(SignalState {
-            all: AtomicBool::new(false),
-            calls,
-            changed: Notify::new(),
-        }))
+        Self(Arc::new(SignalState { all: AtomicBool::new(false), calls, changed: Notify::new() }))
     }
 
     /// Cancels the set.
@@ -256,9 +242,6 @@ impl Signals {
     }
 
     fn has(&self, position: usize, bit: u8) -> bool {
-        self.0
-            .calls
-            .get(position)
-            .is_some_and(|call| call.load(Ordering::SeqCst) & bit != 0)
+        self.0.calls.get(position).is_some_and(|call| call.load(Ordering::SeqCst) & bit != 0)
     }
 }

@@ -115,10 +115,7 @@ pub struct Keys {
 
 impl Keys {
     /// No keys.
-    pub const NONE: Keys = Keys {
-        reads: Vec::new(),
-        writes: Vec::new(),
-    };
+    pub const NONE: Keys = Keys { reads: Vec::new(), writes: Vec::new() };
 
     /// Whether the call names no resource.
     pub fn is_empty(&self) -> bool {
@@ -287,12 +284,7 @@ impl ToolSpec {
     {
         let fields = fields.into_iter();
         self.output_fields = PerCall::Always(
-            fields
-                .map(|name| OutputField {
-                    name: name.into(),
-                    origin: FieldOrigin::Declared,
-                })
-                .collect(),
+            fields.map(|name| OutputField { name: name.into(), origin: FieldOrigin::Declared }).collect(),
         );
         self
     }
