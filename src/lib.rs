@@ -6,6 +6,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub mod call;
 pub mod clock;
 pub mod dependency;
+pub mod layer;
 pub mod plan;
 pub mod reading;
 pub mod report;
@@ -13,5 +14,6 @@ pub mod request;
 pub mod snapshot;
 pub mod source;
 pub mod tool;
+pub mod verdict;
 
 pub use call::{Call, CallSet};

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::BoxError;
 use crate::clock::Moment;
+
+pub mod as_of;
 
 /// What a tool returns: a value, and what it can attest about it. Becomes a [`Reading`] in the `Stamp` layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,9 +140,14 @@ pub struct Stamp {
     /// Where the value came from.
     pub source: Option<Arc<str>>,
     /// As of when the data is by the source's own clock.
+    #[serde(serialize_with = "microseconds")]
     pub source_time: Option<DateTime<Utc>>,
     /// What the source attests about the version it served.
     pub witness: Option<Arc<str>>,
+}
+
+fn microseconds<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)).serialize(serializer)
 }
 
 impl Stamp {
