@@ -8,6 +8,7 @@ pub mod clock;
 pub mod dependency;
 pub mod layer;
 pub mod plan;
+pub mod question;
 pub mod reading;
 pub mod report;
 pub mod request;
