@@ -5,6 +5,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub mod call;
 pub mod clock;
+#[cfg(feature = "config")]
+pub mod config;
 pub mod dependency;
 pub mod layer;
 pub mod plan;
@@ -14,6 +16,7 @@ pub mod report;
 pub mod request;
 pub mod snapshot;
 pub mod source;
+mod spelling;
 pub mod tool;
 pub mod verdict;
 
