@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -10,6 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::Timeline;
+use crate::layer::admit::Admission;
+use crate::plan::policy::OnCancel;
 use crate::reading::CallError;
 use crate::snapshot::{Lease, Views};
 use crate::tool::{ArgumentMap, ResolvedCall};
@@ -25,6 +28,9 @@ pub struct CallRequest {
     pub set: Arc<SetContext>,
     /// When it must have ended: the set's deadline. The tool's own timeout starts when the call starts.
     pub deadline: Option<Instant>,
+    /// What it holds of its set's places and its dependency's allowance, once it is admitted. They are free again when
+    /// the last clone is gone, so that work which outlives the call's future still counts if it keeps the request.
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// What all calls of a set share.
@@ -43,6 +49,8 @@ pub struct SetContext {
     pub gate: Option<Arc<dyn StartGate>>,
     /// Cancellation, for the set and for each call.
     pub signals: Signals,
+    /// What a cancelled set does with what runs.
+    pub on_cancel: OnCancel,
     /// The set's span, parent of its calls' spans.
     pub span: tracing::Span,
 }
@@ -93,6 +101,7 @@ impl SetContext {
             places: Arc::new(tokio::sync::Semaphore::new(calls.max(1))),
             gate: None,
             signals: Signals::new(calls),
+            on_cancel: OnCancel::Signal,
             span: tracing::Span::none(),
         }
     }
@@ -102,7 +111,7 @@ impl CallRequest {
     /// A request as the executor makes it.
     pub fn new(call: Arc<ResolvedCall>, set: Arc<SetContext>, deadline: Option<Instant>) -> Self {
         let arguments = Arc::clone(&call.arguments);
-        Self { call, arguments, set, deadline }
+        Self { call, arguments, set, deadline, admission: None }
     }
 
     /// Its place in the set.
@@ -153,14 +162,22 @@ const CANCELLED: u8 = 1;
 const STARTED: u8 = 2;
 const LISTENING: u8 = 4;
 
-/// Cancellation of a set and of each of its calls, and which of them have started. Clones share the state.
+/// Cancellation of a set and of each of its calls, and what is known of their starts. Clones share the state.
 #[derive(Clone)]
 pub struct Signals(Arc<SignalState>);
 
 struct SignalState {
     all: AtomicBool,
-    calls: Box<[AtomicU8]>,
+    calls: Box<[CallState]>,
     changed: Notify,
+}
+
+#[derive(Default)]
+struct CallState {
+    bits: AtomicU8,
+    attempts: AtomicU32,
+    /// Nanoseconds.
+    queued: AtomicU64,
 }
 
 impl fmt::Debug for Signals {
@@ -172,7 +189,7 @@ impl fmt::Debug for Signals {
 impl Signals {
     /// Signals for a set of so many calls.
     pub fn new(calls: usize) -> Self {
-        let calls = (0..calls).map(|_| AtomicU8::new(0)).collect();
+        let calls = (0..calls).map(|_| CallState::default()).collect();
         Self(Arc::new(SignalState { all: AtomicBool::new(false), calls, changed: Notify::new() }))
     }
 
@@ -198,9 +215,29 @@ impl Signals {
         self.all_cancelled() || self.has(position, CANCELLED)
     }
 
-    /// Notes that the call starts now.
+    /// Notes that the call starts now, for the first time or again.
     pub fn start(&self, position: usize) {
         self.set(position, STARTED);
+        if let Some(call) = self.0.calls.get(position) {
+            call.attempts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often the call has started.
+    pub fn attempts(&self, position: usize) -> u32 {
+        self.0.calls.get(position).map_or(0, |call| call.attempts.load(Ordering::Relaxed))
+    }
+
+    /// Notes how long the call waited, from being ready, for allowance, place, quota and gate.
+    pub fn waited(&self, position: usize, queued: Duration) {
+        if let Some(call) = self.0.calls.get(position) {
+            call.queued.store(u64::try_from(queued.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// How long the call waited to be admitted; of no meaning before it was.
+    pub fn queued(&self, position: usize) -> Duration {
+        self.0.calls.get(position).map_or(Duration::ZERO, |call| Duration::from_nanos(call.queued.load(Ordering::Relaxed)))
     }
 
     /// Whether the call has started.
@@ -237,11 +274,11 @@ impl Signals {
 
     fn set(&self, position: usize, bit: u8) {
         if let Some(call) = self.0.calls.get(position) {
-            call.fetch_or(bit, Ordering::SeqCst);
+            call.bits.fetch_or(bit, Ordering::SeqCst);
         }
     }
 
     fn has(&self, position: usize, bit: u8) -> bool {
-        self.0.calls.get(position).is_some_and(|call| call.load(Ordering::SeqCst) & bit != 0)
+        self.0.calls.get(position).is_some_and(|call| call.bits.load(Ordering::SeqCst) & bit != 0)
     }
 }

@@ -65,6 +65,11 @@ impl Views {
         }))
     }
 
+    /// Whether there is a source of this name, so that reads which lean on it go through its view.
+    pub fn knows(&self, source: &str) -> bool {
+        self.0.sources.contains_key(source)
+    }
+
     /// The set's view of a source, opened if nobody has yet.
     ///
     /// # Errors

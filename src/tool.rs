@@ -14,6 +14,13 @@ use serde_json::{Map, Value};
 
 use crate::BoxError;
 
+
+pub mod service;
+pub mod view;
+
+pub use service::{IntoAnswer, IntoTool, Stamped, Tool, ToolService, buffered};
+pub use view::In;
+
 /// The arguments of a call, as tools and classifiers see them.
 pub type ArgumentMap = Map<String, Value>;
 
