@@ -1,0 +1,3 @@
+//! What the other tests share.
+
+pub(crate) mod resolved; // calls as a registry would resolve them, for tests of the plan
