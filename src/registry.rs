@@ -14,6 +14,7 @@ use foldhash::fast::RandomState;
 use serde_json::Value;
 
 use crate::call::{Arguments, CallSet};
+use crate::dependency::has_placeholders;
 use crate::reading::{CallError, ErrorCode};
 use crate::tool::{
     ArgumentMap, Class, Effect, Facts, Keys, PerCall, ResolvedCall, Tool, ToolService, ToolSpec,
@@ -205,7 +206,7 @@ impl Registry {
                         Some(tool.invalid(&format!("{why}."))),
                     ),
                     (Some(tool), None) => {
-                        let fault = match tool.validates && !may_hold_placeholders(&arguments) {
+                        let fault = match tool.validates && !has_placeholders(&arguments) {
                             true => tool.validate(&arguments).err(),
                             false => None,
                         };
@@ -631,17 +632,4 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
-}
-
-/// Whether any string, at any depth, could be or hold a placeholder.
-fn may_hold_placeholders(arguments: &ArgumentMap) -> bool {
-    fn may(value: &Value) -> bool {
-        match value {
-            Value::String(text) => text.contains("{{"),
-            Value::Array(items) => items.iter().any(may),
-            Value::Object(map) => map.values().any(may),
-            _ => false,
-        }
-    }
-    arguments.values().any(may)
 }
