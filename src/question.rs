@@ -290,7 +290,7 @@ fn cue(words: &Words<'_>, position: usize) -> Option<Cue> {
         "against" | "ratio" | "relation" | "relationship" | "correlation" | "correlate" | "impact"
         | "effect" => for_compare(22, CONTRAST),
         // "more than 10" is a filter; "more than they pay for" isn't.
-        "than" if !is_number(next) && !(next == "a" && is_number(words.at(position + 2))) => {
+        "than" if !is_number(if next == "a" { words.at(position + 2) } else { next }) => {
             for_compare(25, CONTRAST)
         }
         "higher" | "lower" | "larger" | "bigger" | "smaller" | "earlier" | "better" | "cheaper"
