@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use coeval::call::{Call, CallRef, CallSet, Purpose};
 use coeval::clock::{Moment, Mono};
-use coeval::reading::{Basis, Outcome, Stamp, UnprovenReason, ViewId};
-use coeval::report::{Asked, Comparison, Consistency, EarlierReading, IssueKind, VerdictKind};
+use coeval::reading::{Basis, CallError, ErrorCode, Outcome, Stamp, UnprovenReason, ViewId};
+use coeval::report::{Asked, CallResult, Comparison, Consistency, EarlierReading, IssueKind, VerdictKind};
 use coeval::tool::Class;
 use coeval::verdict::{self, Member, Settings};
 use proptest::prelude::*;
@@ -691,6 +691,62 @@ fn what_a_set_asks_is_found_by_id_and_position_and_a_name_that_fits_no_single_ca
     );
 }
 
+/// Of an earlier report only what it let be compared, or its only reading, vouches for its view; every value counts.
+#[tokio::test]
+async fn an_earlier_report_lends_its_views_only_where_they_hold() {
+    use crate::contract::{failed, in_view, judged, ok, report};
+    let view = |number: usize, id: &str| in_view(&format!("view-{number}"), ok(id, "t", json!(id)));
+    let cut = CallResult {
+        complete: false,
+        ..view(1, "cut")
+    };
+    let mut unsound = view(1, "unsound");
+    unsound.unsound = Some(UnprovenReason::DefinitionsChanged);
+    let mut stale = view(1, "stale");
+    stale.facts.leans_on = vec![3];
+    let down = failed("down", "t", &CallError::new(ErrorCode::CallFailed, "no"));
+
+    let earlier = vec![
+        view(1, "a"),
+        cut.clone(),
+        unsound,
+        ok("outside", "t", json!(1)),
+        stale,
+        down,
+        view(1, "b"),
+    ];
+    let views = async |results: Vec<CallResult>| {
+        // As it comes from another process.
+        let json = serde_json::to_string(&judged(report(results)).await).unwrap();
+        let set = CallSet {
+            earlier: vec![serde_json::from_str(&json).unwrap()],
+            ..CallSet::default()
+        };
+        let asked = Asked::of(&set);
+        asked
+            .earlier
+            .into_iter()
+            .map(|earlier| earlier.view)
+            .collect::<Vec<_>>()
+    };
+    let one = || Some(self::view(1));
+    assert_eq!(views(earlier).await, [one(), None, None, None, None, one()]);
+    assert_eq!(views(vec![view(1, "only")]).await, [one()]);
+    assert_eq!(views(vec![cut]).await, [None]);
+    assert_eq!(views(vec![view(1, "a"), view(2, "b")]).await, [None, None]);
+    // A report nobody judged vouches for nothing.
+    let set = CallSet {
+        earlier: vec![report(vec![view(1, "a"), view(1, "b")])],
+        ..CallSet::default()
+    };
+    assert!(
+        Asked::of(&set)
+            .earlier
+            .iter()
+            .all(|earlier| earlier.view.is_none())
+    );
+}
+
 /// The sentences, all in one place to be read.
 #[test]
 fn the_reasons_are_plain_sentences() {
@@ -907,7 +963,7 @@ fn holds(calls: &[Given], asked: &Asked, group: &[usize]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// G8: said exactly when it is true, by a second way of finding out.
     #[test]
