@@ -182,7 +182,7 @@ fn the_reference_file_says_what_it_says() {
         ]
     );
     assert_eq!(schema["required"], json!(["account_id"]));
-    assert_eq!(schema["properties"]["status"]["enum"], json!(["open", "closed"]));
+    assert_eq!(schema["properties"]["status"]["enum"], json!(["open", "closed", null]));
     assert_eq!(schema["properties"]["least"]["minimum"], json!(1));
     assert_eq!(schema["properties"]["tags"]["default"], json!([20, 30]));
 

@@ -742,9 +742,10 @@ fn parameter(reader: &mut Reader<'_>, node: &Node, item_of: Option<&str>, depth:
     let name: Arc<str> = match item_of {
         None => named(reader, &mut fields, "parameter")?.value,
         Some(array) => {
-            // Toolbox wants items to have names and descriptions too; nobody sees them.
-            fields.take("name");
-            fields.take("required");
+            // Toolbox wants items to have names too; nobody sees them. An item that is there is never missing.
+            for idle in ["name", "required", "default"] {
+                fields.take(idle);
+            }
             fields.owner = format!("parameter {array:?}'s items");
             array.into()
         }
@@ -779,7 +780,11 @@ fn parameter(reader: &mut Reader<'_>, node: &Node, item_of: Option<&str>, depth:
     let required = fields
         .take("required")
         .and_then(|node| reader.boolean(node, "`required`"));
-    let default = fields.take("default");
+    let default = if item_of.is_some() {
+        None
+    } else {
+        fields.take("default")
+    };
     let allowed = matchers(reader, &mut fields, "allowedValues", Matcher::allowed);
     let excluded = matchers(reader, &mut fields, "excludedValues", Matcher::excluded);
     fields.unsupported(

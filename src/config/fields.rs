@@ -22,6 +22,9 @@ pub(super) struct Reader<'a> {
     filled: Vec<(Arc<str>, String)>,
 }
 
+/// Who has so many faults begins with some of them.
+const MOST_FAULTS: usize = 1000;
+
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Spanned<T> {
@@ -55,18 +58,24 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn fault(&mut self, at: At, message: impl Into<String>) {
-        let fault = ConfigFault::new(self.place(at), self.printable(message.into()));
-        self.faults.push((at, fault));
+        if self.faults.len() < MOST_FAULTS {
+            let fault = ConfigFault::new(self.place(at), self.printable(message.into()));
+            self.faults.push((at, fault));
+        }
     }
 
     pub(super) fn fault_with(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
-        let fault = self.told(at, message.into(), help.into());
-        self.faults.push((at, fault));
+        if self.faults.len() < MOST_FAULTS {
+            let fault = self.told(at, message.into(), help.into());
+            self.faults.push((at, fault));
+        }
     }
 
     pub(super) fn warn(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
-        let warning = self.told(at, message.into(), help.into());
-        self.warnings.push((at, warning));
+        if self.warnings.len() < MOST_FAULTS {
+            let warning = self.told(at, message.into(), help.into());
+            self.warnings.push((at, warning));
+        }
     }
 
     fn told(&self, at: At, message: String, help: String) -> ConfigFault {

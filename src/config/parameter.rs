@@ -222,69 +222,79 @@ impl Parameter {
     /// Its JSON Schema.
     pub fn schema(&self) -> Value {
         let mut schema = Map::new();
+        // What is one of a few known values needs no second spelling.
+        let closed = !self.allowed.is_empty() && self.allowed.iter().all(|entry| entry.only().is_some());
+        let (name, number) = match &self.kind {
+            ParameterKind::String { .. } => ("string", None),
+            ParameterKind::Integer { .. } => ("integer", Some("^-?[0-9]+$")),
+            ParameterKind::Float { .. } => ("number", Some(r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$")),
+            ParameterKind::Boolean => ("boolean", None),
+            ParameterKind::Array { .. } => ("array", None),
+            ParameterKind::Map { .. } => ("object", None),
+        };
+        let mut types = vec![name];
         let mut set = |name: &str, value: Value| {
             schema.insert(name.to_owned(), value);
         };
-        // What is one of a few known values needs no second spelling.
-        let closed = !self.allowed.is_empty() && self.allowed.iter().all(|entry| entry.only().is_some());
+        if let Some(pattern) = number.filter(|_| !closed) {
+            types.push("string");
+            set("pattern", json!(pattern));
+        }
+        if self.is_optional() {
+            types.push("null");
+        }
         match &self.kind {
-            ParameterKind::String { .. } => set("type", json!("string")),
             ParameterKind::Integer { min, max } => {
-                set(
-                    "type",
-                    if closed {
-                        json!("integer")
-                    } else {
-                        json!(["integer", "string"])
-                    },
-                );
-                if !closed {
-                    set("pattern", json!(r"^-?[0-9]+$"));
-                }
                 min.iter().for_each(|min| set("minimum", json!(min)));
                 max.iter().for_each(|max| set("maximum", json!(max)));
             }
             ParameterKind::Float { min, max } => {
-                set(
-                    "type",
-                    if closed {
-                        json!("number")
-                    } else {
-                        json!(["number", "string"])
-                    },
-                );
-                if !closed {
-                    set("pattern", json!(r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"));
-                }
                 min.iter().for_each(|min| set("minimum", json!(min)));
                 max.iter().for_each(|max| set("maximum", json!(max)));
             }
-            ParameterKind::Boolean => set("type", json!("boolean")),
-            ParameterKind::Array { items } => {
-                set("type", json!("array"));
-                set("items", items.schema());
-            }
+            ParameterKind::Array { items } => set("items", items.schema()),
             ParameterKind::Map { values } => {
-                set("type", json!("object"));
                 let any = || json!({"type": ["string", "number", "boolean"]});
                 set(
                     "additionalProperties",
                     values.as_ref().map_or_else(any, |values| values.schema()),
                 );
             }
+            ParameterKind::String { .. } | ParameterKind::Boolean => {}
         }
         if !self.description.is_empty() {
             set("description", json!(self.description));
         }
         if closed {
-            set("enum", self.allowed.iter().filter_map(Matcher::only).collect());
+            let null = self.is_optional().then_some(Value::Null);
+            set(
+                "enum",
+                self.allowed
+                    .iter()
+                    .filter_map(Matcher::only)
+                    .chain(null)
+                    .collect(),
+            );
         } else if let Some(pattern) = self.allowed_pattern() {
             set("pattern", json!(pattern));
         }
         if let Some(default) = &self.default {
             set("default", default.clone());
         }
+        set(
+            "type",
+            if let [name] = types[..] {
+                json!(name)
+            } else {
+                json!(types)
+            },
+        );
         Value::Object(schema)
+    }
+
+    /// Whether a call may leave it out, or say `null`, which is the same.
+    fn is_optional(&self) -> bool {
+        !self.required || self.default.is_some()
     }
 
     /// One pattern for a text's whole `allowedValues`.
@@ -459,7 +469,7 @@ pub fn input_schema<'a>(parameters: impl IntoIterator<Item = &'a Parameter>) -> 
     let mut required = Vec::new();
     for parameter in parameters.into_iter().filter(|parameter| parameter.is_visible()) {
         properties.insert(parameter.name.to_string(), parameter.schema());
-        if parameter.required && parameter.default.is_none() {
+        if !parameter.is_optional() {
             required.push(Value::from(&*parameter.name));
         }
     }
@@ -542,11 +552,7 @@ mod tests {
     const STRING: ParameterKind = ParameterKind::String { escape: None };
 
     fn bound(parameter: &Parameter, value: Value) -> Result<Value, String> {
-        let arguments = if value.is_null() {
-            Map::new()
-        } else {
-            Map::from_iter([("p".to_owned(), value)])
-        };
+        let arguments = Map::from_iter([("p".to_owned(), value)]);
         bind(std::slice::from_ref(parameter), &arguments, &Map::new())
             .map(|mut values| values.remove(0))
             .map_err(|error| error.message().to_owned())
@@ -601,8 +607,7 @@ mod tests {
             bound(&p, Value::Null),
             Err("The argument \"p\" is missing.".to_owned())
         );
-        let null = Map::from_iter([("p".to_owned(), Value::Null)]);
-        assert!(bind(std::slice::from_ref(&p), &null, &Map::new()).is_err());
+        assert!(bind(std::slice::from_ref(&p), &Map::new(), &Map::new()).is_err());
         p.default = Some(json!(7));
         assert_eq!(bound(&p, Value::Null), Ok(json!(7)));
         p.default = None;
@@ -750,8 +755,15 @@ mod tests {
             json!({"a": 1}),
             json!({"a": "x"}),
             json!({"a": [1]}),
+            Value::Null,
         ];
+        let mut optional = parameter(INTEGER);
+        optional.required = false;
+        let mut defaulted = words.clone();
+        defaulted.default = Some(json!("open"));
         let kinds = [
+            optional,
+            defaulted,
             parameter(STRING),
             parameter(INTEGER),
             parameter(FLOAT),

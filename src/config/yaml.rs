@@ -22,6 +22,8 @@ const MAX_NODES: usize = 200_000;
 pub(super) struct SourceFile {
     name: Arc<str>,
     text: String,
+    /// Where each line starts.
+    lines: Vec<usize>,
 }
 
 /// Where a node starts: the file's index, line and column from 1.
@@ -125,15 +127,25 @@ impl SourceFile {
                 "the file holds a NUL character",
             ));
         }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let lines = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
+            .collect();
         Ok(Self {
             name: name.into(),
-            text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned(),
+            text,
+            lines,
         })
     }
 
     /// A place in this file, with its line.
     pub(super) fn place(&self, at: At) -> Place {
-        let line = self.text.lines().nth(at.line.saturating_sub(1)).unwrap_or("");
+        let start = self
+            .lines
+            .get(at.line.saturating_sub(1))
+            .copied()
+            .unwrap_or(self.text.len());
+        let line = self.text[start..].lines().next().unwrap_or("");
         Place {
             file: Arc::clone(&self.name),
             line: at.line,
