@@ -1025,7 +1025,7 @@ mod statements {
                 &source,
                 "SELECT typeof(:v) || '|' || ifnull(:v, '')",
                 &["v"],
-                &[value.clone()],
+                std::slice::from_ref(&value),
             )
             .await;
             assert_eq!(only(&answer), &shown, "{value}");
