@@ -57,10 +57,9 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
 use crate::limit::Limits;
-use crate::reading::{Answer, CallError, Reading};
+use crate::reading::{CallError, Reading};
 use crate::registry::Registered;
 use crate::request::CallRequest;
-use crate::tool::ToolService;
 
 pub mod admit;
 pub mod catch_panic;
@@ -128,6 +127,7 @@ impl CallStack {
     /// A tool's stack. It goes on working when the tool is taken out of its registry (LC-28).
     pub fn compose(&self, tool: &Arc<Registered>) -> CallService {
         let read_only = ReadOnlyLayer::new(Arc::clone(tool));
+        let admit = AdmitLayer::new(self.limits.clone());
         let stack = ServiceBuilder::new()
             .layer(TraceLayer::new())
             .layer(CatchPanicLayer::new())
@@ -138,45 +138,55 @@ impl CallStack {
             })
             .layer(self.deadline.clone())
             .layer(RetryLayer::new(tool.spec().retry))
-            .layer(AdmitLayer::new(self.limits.clone()))
+            .layer_fn(Shared::new)
+            .layer(match tool.fixed_dependency() {
+                Some(dependency) => admit.usually(dependency),
+                None => admit,
+            })
             .layer(StampLayer::new().as_of_field(tool.spec().as_of_field.clone()))
-            .service(Leaf::new(Arc::clone(tool)));
+            .service(Shared::new(tool.service().clone()));
         BoxCloneSyncService::new(stack)
     }
 }
 
-/// A registered tool as a service that is cheap to clone: every layer clones what is below it for each call, and cloning
-/// a boxed service allocates.
-struct Leaf {
-    tool: Arc<Registered>,
+/// A service behind a counter, so that it is cheap to clone. Every layer clones what is below it for each call: a boxed
+/// tool allocates for that, and the lower half of a stack would be cloned piece by piece by each layer of the upper.
+struct Shared<S> {
+    service: Arc<S>,
     /// The clone that was polled ready is the one that is called.
-    polled: Option<ToolService>,
+    polled: Option<S>,
 }
 
-impl Leaf {
-    fn new(tool: Arc<Registered>) -> Self {
-        Self { tool, polled: None }
+impl<S> Shared<S> {
+    fn new(service: S) -> Self {
+        Self {
+            service: Arc::new(service),
+            polled: None,
+        }
     }
 }
 
-impl Clone for Leaf {
+impl<S> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.tool))
+        Self {
+            service: Arc::clone(&self.service),
+            polled: None,
+        }
     }
 }
 
-impl Service<CallRequest> for Leaf {
-    type Response = Answer;
-    type Error = CallError;
-    type Future = <ToolService as Service<CallRequest>>::Future;
+impl<S: Service<CallRequest> + Clone> Service<CallRequest> for Shared<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.polled
-            .get_or_insert_with(|| self.tool.service().clone())
+            .get_or_insert_with(|| S::clone(&self.service))
             .poll_ready(cx)
     }
 
-    fn call(&mut self, request: CallRequest) -> Self::Future {
+    fn call(&mut self, request: CallRequest) -> S::Future {
         self.polled
             .take()
             .expect("a service is polled ready before it is called")

@@ -33,7 +33,7 @@ use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::StateStore;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::plan::Allowances;
@@ -229,7 +229,7 @@ impl Limits {
 pub struct Dependency {
     name: Arc<str>,
     allowance: usize,
-    permits: Arc<Semaphore>,
+    permits: Semaphore,
     meter: Option<Meter>,
 }
 
@@ -247,9 +247,14 @@ impl fmt::Debug for Dependency {
 #[derive(Debug)]
 #[must_use = "dropping it lets the next call in"]
 pub struct Permit {
-    /// Before the dependency: an idle one may be forgotten, and one with a permit out is not idle.
-    _permit: OwnedSemaphorePermit,
+    /// Also keeps the dependency from being forgotten: one with a permit out is not idle.
     dependency: Arc<Dependency>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.dependency.permits.add_permits(1);
+    }
 }
 
 /// A quota that is spent.
@@ -264,7 +269,7 @@ impl Dependency {
         Self {
             name,
             allowance,
-            permits: Arc::new(Semaphore::new(allowance)),
+            permits: Semaphore::new(allowance),
             meter,
         }
     }
@@ -276,11 +281,7 @@ impl Dependency {
 
     /// A permit, if nobody waits and one is free.
     pub fn try_permit(self: &Arc<Self>) -> Option<Permit> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
-        Some(Permit {
-            _permit: permit,
-            dependency: Arc::clone(self),
-        })
+        self.permits.try_acquire().ok().map(|permit| self.taken(permit))
     }
 
     /// A permit, in the order of asking.
@@ -288,12 +289,18 @@ impl Dependency {
     /// # Cancel safety
     /// Dropping it gives the place in the queue up, and nothing else.
     pub async fn permit(self: &Arc<Self>) -> Permit {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed");
+        self.taken(
+            self.permits
+                .acquire()
+                .await
+                .expect("the semaphore is never closed"),
+        )
+    }
+
+    /// From here on dropping the permit gives it back.
+    fn taken(self: &Arc<Self>, permit: SemaphorePermit<'_>) -> Permit {
+        permit.forget();
         Permit {
-            _permit: permit,
             dependency: Arc::clone(self),
         }
     }

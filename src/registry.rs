@@ -11,7 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
-use serde_json::Value;
 
 use crate::call::{Arguments, CallSet};
 use crate::dependency::has_placeholders;
@@ -425,6 +424,16 @@ impl Registered {
         classified
     }
 
+    /// Whether every call of it is a read, so that there is nothing to ask.
+    pub fn always_reads(&self) -> bool {
+        let keys_are_fixed = matches!(self.spec.keys, PerCall::Always(_));
+        keys_are_fixed
+            && self
+                .fixed
+                .as_ref()
+                .is_some_and(|facts| facts.class == Class::Read)
+    }
+
     /// Holds arguments against the schema. Costs nothing if no schema constrains them.
     ///
     /// # Errors
@@ -443,6 +452,11 @@ impl Registered {
             self.schema.hint()
         );
         CallError::new(ErrorCode::InvalidArguments, message)
+    }
+
+    /// What all its calls lean on, if that is the same for all.
+    pub(crate) fn fixed_dependency(&self) -> Option<&Arc<str>> {
+        self.fixed.as_ref().map(|facts| &facts.dependency)
     }
 
     fn is_fixed(&self) -> bool {
@@ -473,7 +487,7 @@ impl Registered {
             None => Err("its effect is not declared".into()),
             Some(effect) => ask("effect", effect, arguments),
         };
-        let exclusive = ask("exclusive", &spec.exclusive, arguments);
+        let exclusive = ask("exclusiveness", &spec.exclusive, arguments);
         let dependency = match &spec.dependency {
             None => Ok(own_dependency(spec)),
             Some(dependency) => ask("dependency", dependency, arguments),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::BoxError;
 
-
+pub mod http;
 pub mod service;
 pub mod view;
 

@@ -21,7 +21,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use super::interrupt::{Interrupt, unless_interrupted};
 use crate::clock::Mono;
-use crate::limit::{Limits, Permit, Spent};
+use crate::limit::{Dependency, Limits, Permit, Spent};
 use crate::reading::{CallError, ErrorCode};
 use crate::request::{CallRequest, Start};
 use crate::tool::Class;
@@ -30,12 +30,20 @@ use crate::tool::Class;
 #[derive(Clone, Debug)]
 pub struct AdmitLayer {
     limits: Limits,
+    usual: Option<Arc<Dependency>>,
 }
 
 impl AdmitLayer {
     /// Admits by these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits }
+        Self { limits, usual: None }
+    }
+
+    /// Most calls will lean on this dependency, which is then not looked up for each.
+    #[must_use]
+    pub fn usually(mut self, dependency: &Arc<str>) -> Self {
+        self.usual = Some(self.limits.of(dependency));
+        self
     }
 }
 
@@ -46,6 +54,7 @@ impl<S> Layer<S> for AdmitLayer {
         Admit {
             inner,
             limits: self.limits.clone(),
+            usual: self.usual.clone(),
         }
     }
 }
@@ -55,6 +64,7 @@ impl<S> Layer<S> for AdmitLayer {
 pub struct Admit<S> {
     inner: S,
     limits: Limits,
+    usual: Option<Arc<Dependency>>,
 }
 
 /// What a call holds while it runs.
@@ -88,9 +98,13 @@ where
 
     fn call(&mut self, mut request: CallRequest) -> Self::Future {
         let inner = self.inner.clone();
-        let limits = self.limits.clone();
+        let wanted = &request.call.facts.dependency;
+        let dependency = match &self.usual {
+            Some(usual) if usual.name() == wanted => Arc::clone(usual),
+            _ => self.limits.of(wanted),
+        };
         Box::pin(async move {
-            let admission = Arc::new(Waiting::new(&request).admission(&limits).await?);
+            let admission = Arc::new(Waiting::new(&request).admission(dependency).await?);
             // Held here too: a tool may let go of its request long before it ends.
             request.admission = Some(Arc::clone(&admission));
             let result = inner.oneshot(request).await;
@@ -119,9 +133,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// Everything a call needs to start; it is started when this returns.
-    async fn admission(mut self, limits: &Limits) -> Result<Admission, CallError> {
+    async fn admission(mut self, dependency: Arc<Dependency>) -> Result<Admission, CallError> {
         let facts = &self.call.call.facts;
-        let dependency = limits.of(&facts.dependency);
         let views = &self.call.set.views;
         let through_view =
             facts.class == Class::Read && facts.source.as_ref().is_some_and(|name| views.knows(name));
@@ -216,7 +229,8 @@ impl<'a> Waiting<'a> {
 
     async fn wait<F: Future>(&mut self, what: F) -> Result<F::Output, CallError> {
         self.since.get_or_insert_with(|| self.call.set.timeline.mono());
-        unless_interrupted(self.call, what).await
+        // Boxed: who waits can pay for it, and who needn't isn't made bigger by all that a wait is made of.
+        Box::pin(unless_interrupted(self.call, what)).await
     }
 
     /// Whether the call may not start any more. Its deadline can only have passed if it waited.

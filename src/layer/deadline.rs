@@ -9,7 +9,7 @@
 //!   than when: its real answer is given if it comes in time, else the answer says that it may have happened.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -115,7 +115,12 @@ where
                 request.set.signals.start(request.position());
             }
             let mut call = pin!(inner.oneshot(request.clone()));
-            let interrupt = match bounded(call.as_mut(), &request).await {
+            // A call that is ready at once costs neither a timer nor a place in the list of those that wait for a signal.
+            if let Poll::Ready(result) = futures_util::poll!(call.as_mut()) {
+                return result;
+            }
+            // Boxed, both: who waits can pay for it, and who needn't isn't made bigger by all that a wait is made of.
+            let interrupt = match Box::pin(bounded(call.as_mut(), &request)).await {
                 Ok(result) => return result,
                 Err(interrupt) => interrupt,
             };
@@ -132,7 +137,7 @@ where
                 false if signals.is_listening(position) => settings.grace,
                 false => return Err(error),
             };
-            match tokio::time::timeout(patience, call).await {
+            match Box::pin(tokio::time::timeout(patience, call)).await {
                 Ok(result) if writes => result,
                 _ => Err(error),
             }
@@ -140,15 +145,8 @@ where
     }
 }
 
-/// Drives a call until it ends by itself, or has to.
-async fn bounded<F: Future>(
-    mut call: std::pin::Pin<&mut F>,
-    request: &CallRequest,
-) -> Result<F::Output, Interrupt> {
-    // A call that is ready at once costs neither a timer nor a place in the list of those that wait for a signal.
-    if let Poll::Ready(output) = futures_util::poll!(call.as_mut()) {
-        return Ok(output);
-    }
+/// Drives a call that was polled just now until it ends by itself, or has to.
+async fn bounded<F: Future>(mut call: Pin<&mut F>, request: &CallRequest) -> Result<F::Output, Interrupt> {
     let signals = &request.set.signals;
     let position = request.position();
     let mut cancelled = pin!(signals.cancelled(position));

@@ -66,6 +66,9 @@ impl<S> ReadOnly<S> {
         if planned != Class::Read && !self.reads_only {
             return None;
         }
+        if planned == Class::Read && self.tool.always_reads() {
+            return None;
+        }
         let facts = self.tool.classify(&request.arguments).facts;
         let tool = request.tool();
         let because = facts

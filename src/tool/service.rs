@@ -30,7 +30,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -113,6 +112,15 @@ impl Tool {
 
     pub(crate) fn into_parts(self) -> (ToolSpec, ToolService, bool) {
         (self.spec, self.service, self.needs_source)
+    }
+
+    /// For adaptors that do more than make a request.
+    pub(super) fn from_service(spec: ToolSpec, service: ToolService) -> Self {
+        Self {
+            spec,
+            service,
+            needs_source: false,
+        }
     }
 
     pub(super) fn needs_source(mut self) -> Self {
@@ -366,7 +374,7 @@ pub(super) fn failure(tool: &str, writes: bool, error: BoxError) -> CallError {
             let payload = error.into_panic();
             let error = CallError::new(
                 ErrorCode::Panicked,
-                format!("{tool} panicked: {}", said(&*payload)),
+                format!("{tool} panicked: {}.", said(&*payload)),
             );
             return if writes { error.may_have_happened() } else { error };
         }
@@ -383,16 +391,4 @@ pub(super) fn failure(tool: &str, writes: bool, error: BoxError) -> CallError {
     };
     let error = CallError::from_tool(tool, error);
     if writes { error.may_have_happened() } else { error }
-}
-
-/// For adaptors that do more than make a request.
-pub(super) fn from_boxed<F>(spec: ToolSpec, function: F) -> Tool
-where
-    F: Fn(CallRequest) -> BoxFuture<'static, Result<Answer, CallError>> + Clone + Send + Sync + 'static,
-{
-    Tool {
-        spec,
-        service: BoxCloneSyncService::new(service_fn(function)),
-        needs_source: false,
-    }
 }

@@ -6,8 +6,10 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::DeserializeOwned;
+use tower::service_fn;
+use tower::util::BoxCloneSyncService;
 
-use super::service::{failure, from_boxed, typed};
+use super::service::{failure, typed};
 use crate::BoxError;
 use crate::reading::{CallError, ErrorCode, ViewId};
 use crate::request::CallRequest;
@@ -67,9 +69,9 @@ impl Tool {
         E: Into<BoxError>,
     {
         let source = spec.source.clone();
-        let tool = from_boxed(spec, move |call: CallRequest| {
+        let service = service_fn(move |call: CallRequest| {
             let (function, source) = (function.clone(), source.clone());
-            Box::pin(async move {
+            async move {
                 let tool = call.tool();
                 let arguments = typed(tool, &call.arguments)?;
                 let source = source.as_deref().unwrap_or_default();
@@ -86,8 +88,8 @@ impl Tool {
                 response
                     .into_answer()
                     .map_err(|error| CallError::from_tool(tool, error))
-            })
+            }
         });
-        tool.needs_source()
+        Self::from_service(spec, BoxCloneSyncService::new(service)).needs_source()
     }
 }
