@@ -36,7 +36,6 @@
 //! fault it finds, and all are reported together.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +43,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::call::Purpose;
+use crate::limit::Quota;
 use crate::plan::PolicyName;
 use crate::tool::{Cover, Effect, FieldOrigin, OutputField, PerCall, RetryPolicy, ToolSpec};
 
@@ -201,17 +201,6 @@ pub struct DependencyConfig {
     pub allowance: Option<usize>,
     /// Calls per time; `None` is no limit.
     pub quota: Option<Quota>,
-}
-
-/// Calls per time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// So many.
-    pub limit: NonZeroU32,
-    /// In this time.
-    pub per: Duration,
-    /// How many of them may start at once after a pause.
-    pub burst: NonZeroU32,
 }
 
 /// A tool that answers for several tools of one source, from one view.

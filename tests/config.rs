@@ -182,7 +182,10 @@ fn the_reference_file_says_what_it_says() {
         ]
     );
     assert_eq!(schema["required"], json!(["account_id"]));
-    assert_eq!(schema["properties"]["status"]["enum"], json!(["open", "closed", null]));
+    assert_eq!(
+        schema["properties"]["status"]["enum"],
+        json!(["open", "closed", null])
+    );
     assert_eq!(schema["properties"]["least"]["minimum"], json!(1));
     assert_eq!(schema["properties"]["tags"]["default"], json!([20, 30]));
 
@@ -213,7 +216,7 @@ fn the_reference_file_says_what_it_says() {
     assert_eq!(parameters, ["account_id", "least_quantity"]);
     let quota = config.dependencies[1].quota.unwrap();
     assert_eq!(
-        (quota.limit.get(), quota.per, quota.burst.get()),
+        (quota.limit, quota.per, quota.burst),
         (10, Duration::from_secs(60), 5)
     );
 }
