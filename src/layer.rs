@@ -28,7 +28,7 @@
 //! use coeval::{Call, CallSet};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! let registry = Registry::new();
 //! registry.register(Tool::from_fn(ToolSpec::read("echo"), |value: serde_json::Value| async {
 //!     Ok::<_, std::io::Error>(value)
