@@ -66,8 +66,11 @@ pub mod catch_panic;
 pub mod deadline;
 mod interrupt;
 pub mod judge;
+pub mod plan;
 pub mod read_only;
+pub mod record;
 pub mod retry;
+pub mod route;
 pub mod stamp;
 pub mod trace;
 

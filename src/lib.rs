@@ -7,15 +7,20 @@ pub mod call;
 pub mod clock;
 #[cfg(feature = "config")]
 pub mod config;
+pub mod coordinator;
 pub mod dependency;
+pub mod executor;
+pub mod hook;
 pub mod layer;
 pub mod limit;
 pub mod plan;
 pub mod question;
 pub mod reading;
+mod recent;
 pub mod registry;
 pub mod report;
 pub mod request;
+pub mod run;
 pub mod snapshot;
 pub mod source;
 mod spelling;
@@ -23,3 +28,4 @@ pub mod tool;
 pub mod verdict;
 
 pub use call::{Call, CallSet};
+pub use coordinator::Coordinator;

@@ -33,7 +33,8 @@
 //! #     };
 //! #     ResolvedCall {
 //! #         position, id: "".into(), tool: tool.into(), arguments: Default::default(), after: vec![],
-//! #         facts: Arc::new(facts), keys: Keys::NONE, partition_key: None, fault: None,
+//! #         facts: Arc::new(facts), keys: Keys::NONE, partition_key: None, unchecked: false,
+//! #         fault: None,
 //! #     }
 //! # }
 //! // As a registry resolves them: two reads, a write, a read.
@@ -61,7 +62,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::OnGuess;
 use crate::dependency::{Guess, Reference};
 use crate::reading::{CallError, ErrorCode};
-use crate::tool::ResolvedCall;
+use crate::tool::{Facts, ResolvedCall};
 
 mod arrange;
 mod decision;
@@ -72,7 +73,7 @@ pub mod policy;
 mod stage;
 pub mod text;
 
-pub use policy::{Policy, PolicyName};
+pub use policy::{Commit, FailurePolicy, OnCancel, Order, Policy, PolicyName};
 
 /// What the plan may know besides the calls.
 #[derive(Clone, Debug)]
@@ -290,9 +291,9 @@ pub fn plan<C: Borrow<ResolvedCall>>(calls: &[C], context: &Context<'_>) -> (Dec
 ///
 /// # Errors
 /// `precondition_unmet`, naming the first tool that has not succeeded.
-pub fn precondition_met(call: &ResolvedCall, has_succeeded: impl Fn(&str) -> bool) -> Result<(), CallError> {
-    match call.facts.preconditions.iter().find(|tool| !has_succeeded(tool)) {
-        Some(missing) => Err(unmet(&call.tool, missing, false)),
+pub fn precondition_met(tool: &str, facts: &Facts, has_succeeded: impl Fn(&str) -> bool) -> Result<(), CallError> {
+    match facts.preconditions.iter().find(|needed| !has_succeeded(needed)) {
+        Some(missing) => Err(unmet(tool, missing, false)),
         None => Ok(()),
     }
 }

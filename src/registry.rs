@@ -5,7 +5,7 @@
 //! at any time, by anybody, and one that fails makes its call exclusive instead of failing anything (DS-01).
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -37,6 +37,8 @@ pub struct Registry(Arc<RwLock<Table>>);
 #[derive(Clone, Default)]
 struct Table {
     tools: Arc<HashMap<Arc<str>, Arc<Registered>, RandomState>>,
+    /// Names that may be of tools that answer for others: few, so that a set need not look at all tools for them.
+    snapshots: Arc<HashSet<Arc<str>>>,
     generation: u64,
 }
 
@@ -175,6 +177,14 @@ impl Registry {
         tools
     }
 
+    /// The tools that answer for others, sorted by name.
+    pub fn snapshot_tools(&self) -> Vec<Arc<Registered>> {
+        let table = self.read();
+        let mut tools: Vec<_> = table.snapshots.iter().filter_map(|name| table.tools.get(name)).cloned().collect();
+        tools.sort_unstable_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        tools
+    }
+
     /// Counts the changes: equal numbers mean equal tools.
     pub fn generation(&self) -> u64 {
         self.read().generation
@@ -197,6 +207,7 @@ impl Registry {
                     Arguments::Object(map) => (Arc::clone(map), None),
                     Arguments::Invalid { why, .. } => (Arc::default(), Some(why)),
                 };
+                let mut unchecked = false;
                 let (classified, fault) = match (&tool, unusable) {
                     (None, _) => (unknown(&call.tool), Some(unknowns.answer(&call.tool))),
                     // Nothing to ask a classifier about: nobody knows what this call was meant to do.
@@ -205,9 +216,10 @@ impl Registry {
                         Some(tool.invalid(&format!("{why}."))),
                     ),
                     (Some(tool), None) => {
-                        let fault = match tool.validates && !has_placeholders(&arguments) {
-                            true => tool.validate(&arguments).err(),
-                            false => None,
+                        unchecked = tool.validates && has_placeholders(&arguments);
+                        let fault = match unchecked {
+                            true => None,
+                            false => tool.validate(&arguments).err(),
                         };
                         (tool.classify(&arguments), fault)
                     }
@@ -221,6 +233,7 @@ impl Registry {
                     facts: classified.facts,
                     keys: classified.keys,
                     partition_key: classified.partition_key,
+                    unchecked,
                     fault,
                 };
                 Resolved {
@@ -264,6 +277,10 @@ impl Table {
         self.generation += 1;
         let registered = Arc::new(Registered::new(spec, schema, service, self.generation));
         let name = Arc::clone(&registered.spec.name);
+        match registered.spec.covers.is_empty() {
+            true => Arc::make_mut(&mut self.snapshots).remove(&name),
+            false => Arc::make_mut(&mut self.snapshots).insert(Arc::clone(&name)),
+        };
         Ok(Arc::make_mut(&mut self.tools).insert(name, registered))
     }
 }
@@ -459,7 +476,8 @@ impl Registered {
         self.fixed.as_ref().map(|facts| &facts.dependency)
     }
 
-    fn is_fixed(&self) -> bool {
+    /// Whether its facts are the same for every call, so that asking again at the start could bring nothing new.
+    pub fn is_fixed(&self) -> bool {
         let ToolSpec {
             effect,
             exclusive,

@@ -427,6 +427,8 @@ pub struct ResolvedCall {
     pub keys: Keys,
     /// What it is confined to, if it writes.
     pub partition_key: Option<Arc<str>>,
+    /// Whether its arguments were not held against the schema, because placeholders may be in them.
+    pub unchecked: bool,
     /// Why it is answered without running: unknown tool, arguments that don't fit.
     pub fault: Option<crate::reading::CallError>,
 }

@@ -822,8 +822,8 @@ fn a_caller_that_waits_for_the_requirer_is_not_waited_for() {
 #[test]
 fn at_its_start_a_call_needs_all_its_preconditions() {
     let call = &set([read("edit").needs("open").needs("lock")])[0];
-    assert_eq!(precondition_met(call, |_| true), Ok(()));
-    let error = precondition_met(call, |tool| tool == "open").unwrap_err();
+    assert_eq!(precondition_met(&call.tool, &call.facts, |_| true), Ok(()));
+    let error = precondition_met(&call.tool, &call.facts, |tool| tool == "open").unwrap_err();
     assert_eq!(error.code(), ErrorCode::PreconditionUnmet);
     assert!(error.message().contains("lock"), "{error}");
 }

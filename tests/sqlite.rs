@@ -1440,6 +1440,7 @@ mod tools {
             facts: Arc::new(facts),
             keys: Keys::NONE,
             partition_key: None,
+            unchecked: false,
             fault: None,
         };
         CallRequest::new(Arc::new(call), Arc::clone(set), deadline)

@@ -33,6 +33,7 @@ pub(crate) fn call(tool: &str, class: Class) -> Made {
         facts: Arc::new(facts),
         keys: Keys::NONE,
         partition_key: None,
+        unchecked: false,
         fault: None,
     })
 }
