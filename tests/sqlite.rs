@@ -208,39 +208,30 @@ mod views {
         );
     }
 
-    /// Reads that turn out slow get more connections, as long as nobody has committed.
+    /// Reads that turn out slow get more connections, as long as nobody has committed since the snapshot was fixed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_view_grows_when_its_reads_turn_out_slow() {
+    async fn a_view_grows_only_while_nobody_commits() {
         let database = Database::wal(LEDGER).await;
-        let source = database.source();
-        for _ in 0..40 {
-            alone(&source, "SELECT n FROM a").await.unwrap();
-        }
-        let view = open(&source, 4).await.unwrap();
         let slow = sql(
-            "WITH RECURSIVE w(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM w WHERE x < 300000) \
+            "WITH RECURSIVE w(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM w WHERE x < 100000) \
                         SELECT (SELECT n FROM a) AS n, count(*) FROM w",
         );
-        let answers = join_all((0..4).map(|_| snapshot(&view).read(&slow, &[]))).await;
-        let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
-        assert!(snapshot(&view).connections() > 1);
-        assert!(agree(&answers));
-        // A commit since the snapshot: nobody can join it any more.
-        let grown = snapshot(&view).connections();
-        source.close(view).await.unwrap();
-        for _ in 0..60 {
-            alone(&source, "SELECT n FROM a").await.unwrap();
+        for commits in [false, true] {
+            let options = SqliteOptions::new("atlas", &database.path).connections(2);
+            let source = SqliteSource::open(options).unwrap();
+            // Another view holds one of the two connections, so that this one starts with the other.
+            let (first, view) = (open(&source, 1).await.unwrap(), open(&source, 4).await.unwrap());
+            assert_eq!(snapshot(&view).connections(), 1);
+            source.close(first).await.unwrap();
+            if commits {
+                run(&mut database.other().await, STEP).await;
+            }
+            let answers = join_all((0..4).map(|_| snapshot(&view).read(&slow, &[]))).await;
+            let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
+            assert!(agree(&answers), "{answers:?}");
+            assert_eq!(snapshot(&view).connections(), if commits { 1 } else { 2 });
+            source.close(view).await.unwrap();
         }
-        let view = open(&source, 4).await.unwrap();
-        let narrow = snapshot(&view).connections();
-        let mut other = database.other().await;
-        run(&mut other, STEP).await;
-        let answers = join_all((0..4).map(|_| snapshot(&view).read(&slow, &[]))).await;
-        assert!(agree(
-            &answers.into_iter().map(Result::unwrap).collect::<Vec<_>>()
-        ));
-        assert_eq!(snapshot(&view).connections(), narrow, "after {grown}");
-        source.close(view).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -552,6 +543,27 @@ mod files {
         assert_eq!(only(&alone(&source, "SELECT n FROM t").await.unwrap()), 1);
         overwrite(&new, &database.path).await;
         assert_eq!(only(&alone(&source, "SELECT n FROM t").await.unwrap()), 2);
+    }
+
+    /// The file's content is gone while it is read: no value is made of what is left, and nothing is claimed.
+    #[tokio::test]
+    async fn a_truncated_database_is_noticed() {
+        let rows = "CREATE TABLE t (n INTEGER, s TEXT); INSERT INTO t WITH RECURSIVE c(x) AS \
+                    (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 20000) SELECT x, printf('%0100d', x) FROM c";
+        let database = Database::new(SqliteJournalMode::Delete, rows).await;
+        let source = database.source();
+        let view = open(&source, 1).await.unwrap();
+        snapshot(&view)
+            .read(&sql("SELECT n FROM t LIMIT 1"), &[])
+            .await
+            .unwrap();
+        overwrite(Path::new("/dev/null"), &database.path).await;
+        let error = snapshot(&view)
+            .read(&sql("SELECT sum(length(s)) FROM t"), &[])
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ViewLost, "{error}");
+        source.close(view).await.unwrap_err();
     }
 
     /// The engine's own copying of its log into the file is no alarm.
