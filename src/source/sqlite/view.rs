@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Shape, Tainted};
-use super::connection::{Begun, Bounds, Connection, Stop};
+use super::connection::{Bounds, Connection, Stop};
 use super::error::{Fault, SqliteError};
 use super::file::Written;
 use super::generation::Generation;
@@ -30,8 +30,9 @@ use crate::reading::{Answer, Basis, CallError, ErrorCode, Stamp, UnprovenReason,
 use crate::source::{Unsound, View};
 use crate::tool::Effect;
 
-/// How often several transactions are opened before one has to do.
-const TRIES: usize = 20;
+mod opened;
+
+use opened::{Opened, is_stale};
 
 /// How long a statement that was told to stop may take before its connection is given up.
 const GRACE: Duration = Duration::from_secs(5);
@@ -311,134 +312,6 @@ pub(super) fn bound(statement: &CheckedSql, values: &[Value]) -> Result<Vec<Boun
         .zip(values)
         .map(|(name, value)| Bound::from_json(name, value))
         .collect()
-}
-
-/// Transactions that see one version.
-struct Opened {
-    generation: Arc<Generation>,
-    connections: Vec<Connection>,
-    begun: Begun,
-    window: (Mono, Mono),
-    count: i64,
-    written: Option<Written>,
-    gave_up: bool,
-}
-
-impl Opened {
-    async fn settle(
-        source: &Arc<Shared>,
-        width: usize,
-        timeline: &Timeline,
-        places: &mut Vec<OwnedSemaphorePermit>,
-    ) -> Result<Self, Fault> {
-        for attempt in 0.. {
-            let generation = source.generation().await?;
-            let reads = if attempt < TRIES { width } else { 1 };
-            let most = if generation.shared {
-                source.options.most_at_once()
-            } else {
-                1
-            };
-            let wanted = source.fan.width(reads, most);
-            while places.len() < wanted
-                && let Ok(place) = Arc::clone(&source.places).try_acquire_owned()
-            {
-                places.push(place);
-            }
-            places.truncate(wanted);
-            let mut connections = Vec::with_capacity(places.len());
-            for _ in 0..places.len() {
-                connections.push(generation.take().await?);
-            }
-            match Self::attempt(source, generation, connections, timeline).await? {
-                Some(opened) => {
-                    return Ok(Self {
-                        gave_up: attempt >= TRIES,
-                        ..opened
-                    });
-                }
-                None if attempt > 2 * TRIES => break,
-                None => {}
-            }
-        }
-        Err(Fault::Lost(
-            "its file keeps being replaced or written past the engine".into(),
-        ))
-    }
-
-    /// Opens a transaction on each connection. Nothing if they may see different versions; they are given back.
-    async fn attempt(
-        source: &Arc<Shared>,
-        generation: Arc<Generation>,
-        mut connections: Vec<Connection>,
-        timeline: &Timeline,
-    ) -> Result<Option<Self>, Fault> {
-        let several = connections.len() > 1;
-        let asked = Instant::now();
-        let count = if several {
-            generation.data_version().await?
-        } else {
-            generation.seen()
-        };
-        let earliest = timeline.mono();
-        let patience = source.options.busy_timeout;
-        let begins = connections
-            .iter_mut()
-            .map(|connection| connection.begin(generation.asks_log, patience));
-        let begun: Result<Vec<Begun>, Fault> = join_all(begins).await.into_iter().collect();
-        let latest = timeline.mono();
-        let aligned = match &begun {
-            Ok(_) if several => generation.data_version().await? == count,
-            _ => true,
-        };
-        let look = generation.look();
-        let sound = match (&begun, look) {
-            (Ok(begun), Ok(look)) => {
-                let written = look.map(|look| look.written);
-                let states = connections.iter().zip(begun);
-                let stale = states
-                    .filter(|(connection, begun)| is_stale(connection.last, written, **begun))
-                    .count();
-                if stale > 0 {
-                    // What the engine keeps in memory may not be what the file says.
-                    generation.end();
-                }
-                (aligned && stale == 0).then_some((begun[0], written))
-            }
-            _ => None,
-        };
-        let Some((begun, written)) = sound else {
-            if matches!(begun, Err(Fault::Lost(_))) {
-                generation.end();
-            }
-            join_all(connections.iter_mut().map(Connection::rollback)).await;
-            for connection in connections {
-                generation.give_back(connection);
-            }
-            return begun.map(|_| None);
-        };
-        for connection in &mut connections {
-            connection.last = written.map(|written| (written, begun));
-        }
-        source.fan.open_took(connections.len(), asked.elapsed());
-        let window = (earliest, latest);
-        Ok(Some(Self {
-            generation,
-            connections,
-            begun,
-            window,
-            count,
-            written,
-            gave_up: false,
-        }))
-    }
-}
-
-/// Whether the file was written since the connection last looked, though by the engine's own books nothing happened.
-fn is_stale(last: Option<(Written, Begun)>, written: Option<Written>, begun: Begun) -> bool {
-    last.zip(written).is_some_and(|((before, known), written)| {
-        before != written && known.data == begun.data && known.copied == begun.copied
-    })
 }
 
 impl Inner {
