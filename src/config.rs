@@ -45,18 +45,20 @@ use serde_json::Value;
 use crate::call::Purpose;
 use crate::limit::Quota;
 use crate::plan::PolicyName;
-use crate::tool::{Cover, Effect, FieldOrigin, OutputField, PerCall, RetryPolicy, ToolSpec};
+use crate::source::sqlite::CheckedSql;
+use crate::tool::{Cover, Effect, PerCall, RetryPolicy, ToolSpec};
 
+mod build;
 mod document;
 mod environment;
 mod fault;
 mod fields;
 mod key;
 pub mod parameter;
-mod placeholder;
 mod resolve;
 mod yaml;
 
+pub use build::Assembly;
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
 pub use key::{KeyTemplate, KeyTemplates};
@@ -125,8 +127,8 @@ pub struct ToolConfig {
     pub description: Arc<str>,
     /// The source it reads.
     pub source: Arc<str>,
-    /// The statement.
-    pub statement: Arc<str>,
+    /// The statement, which was looked at.
+    pub statement: CheckedSql,
     /// What its placeholders stand for: the n-th is `$n`, or the n-th `?`.
     pub parameters: Vec<Parameter>,
     /// What can't be derived from the statement.
@@ -378,10 +380,14 @@ impl ToolConfig {
         parameter::input_schema(&self.parameters)
     }
 
-    /// What is declared about it; its effect and output fields only as far as the configuration says them.
+    /// Read or write, as it is declared or else as the statement says.
+    pub fn effect(&self) -> Effect {
+        self.coordination.effect.unwrap_or(self.statement.effect())
+    }
+
+    /// What is declared about it, its output fields only as far as the configuration names them.
     pub fn spec(&self) -> ToolSpec {
         let Coordination {
-            effect,
             output_fields,
             preconditions,
             keys,
@@ -393,16 +399,12 @@ impl ToolConfig {
             .description(&*self.description)
             .input_schema(self.input_schema())
             .source(Arc::clone(&self.source))
+            .effect(self.effect())
             .exclusive(self.coordination.exclusive)
             .keys(keys.per_call(&self.parameters));
-        spec.effect = effect.map(PerCall::Always);
         spec.dependency = self.coordination.dependency.clone().map(PerCall::Always);
         if let Some(fields) = output_fields {
-            let field = |name: &Arc<str>| OutputField {
-                name: Arc::clone(name),
-                origin: FieldOrigin::Declared,
-            };
-            spec.output_fields = PerCall::Always(fields.iter().map(field).collect());
+            spec = spec.output_fields(fields.iter().cloned());
         }
         spec.preconditions = PerCall::Always(Arc::clone(preconditions));
         if let Some(template) = partition_key {
@@ -416,5 +418,12 @@ impl ToolConfig {
         spec.as_of_field = self.coordination.as_of_field.clone();
         spec.one_state = self.coordination.one_state;
         spec
+    }
+}
+
+impl SnapshotConfig {
+    /// The JSON Schema of its arguments.
+    pub fn input_schema(&self) -> Value {
+        parameter::input_schema(&self.parameters)
     }
 }

@@ -344,7 +344,7 @@ fn values_of_the_environment_are_never_printed() {
     )
     .replace("shop.db", "${S}");
     let config = parse_with(&text, &[("S", secret)]).unwrap();
-    assert!(config.tools[0].statement.contains(secret));
+    assert!(config.tools[0].statement.sql().contains(secret));
     assert!(!format!("{config:?}").contains(secret), "{config:?}");
 }
 
@@ -366,36 +366,18 @@ fn an_unset_variable_is_told_with_its_place_and_only_if_it_is_used() {
 fn placeholders_and_parameters_must_fit() {
     let p = "parameters:\n  - {name: a, type: string, description: x}\n  - {name: b, type: string, description: x}\n";
     for (statement, expected) in [
-        (
-            "SELECT $1, $3",
-            vec![
-                "the statement binds $3, but the tool has 2 parameters",
-                "the statement never uses parameter \"b\"; it is $2",
-            ],
-        ),
-        (
-            "SELECT ?",
-            vec!["the statement has 1 `?`, but the tool 2 parameters"],
-        ),
-        (
-            "SELECT ?, $2",
-            vec![
-                "it mixes `?` with numbered placeholders; write $1 for the first parameter, $2 for the second",
-            ],
-        ),
-        (
-            "SELECT :a, :b",
-            vec![
-                "the placeholder :a is named; they are numbered; write $1 for the first parameter, $2 for the second",
-            ],
-        ),
+        ("SELECT $1, $2, $3", "the statement uses $3, and 2 parameters are declared"),
+        ("SELECT ?", "parameter 2, \"b\", is declared and the statement never uses it"),
+        ("SELECT :a, :c", "the statement uses :c and no parameter is called \"c\""),
+        ("SELECT ?, :b", "the statement mixes ? with named placeholders; use one kind"),
+        ("SELECT $1, $2; SELECT 1", "it is several statements; a tool runs one"),
+        ("SELECT load_extension($1), $2", "load_extension"),
     ] {
         let told = faults(&tool(&format!("{p}statement: '{statement}'\n")));
-        assert_eq!(told.len(), expected.len(), "{told:?}");
-        for expected in expected {
-            assert!(told.iter().any(|fault| fault.ends_with(expected)), "{told:?}");
-        }
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+        assert!(told[0].starts_with("tools.yaml:14:12: tool \"t\": "), "{told:?}");
     }
+    assert!(parse(&tool(&format!("{p}statement: SELECT :b, @a\n"))).is_ok());
     assert!(parse(&tool(&format!("{p}statement: SELECT $2 || '$9', $1\n"))).is_ok());
 }
 
@@ -536,6 +518,31 @@ fn names_must_exist_and_be_unique() {
 }
 
 #[test]
+fn an_effect_may_tighten_and_loosens_only_when_trusted() {
+    let write = tool("statement: DELETE FROM orders\n");
+    let effect = |text: &str| parse(text).map(|config| config.tools[0].effect());
+    assert_eq!(effect(&write), Ok(Effect::Write));
+    assert_eq!(effect(&tool("statement: SELECT 1\n")), Ok(Effect::Read));
+    assert_eq!(effect(&tool("statement: SELECT 1\nannotations: {readOnlyHint: false}\n")), Ok(Effect::Write));
+    assert_eq!(
+        effect(&format!("{}---\nkind: coordination\ntool: t\neffect: write\n", tool("statement: SELECT 1\n"))),
+        Ok(Effect::Write)
+    );
+    let loosened = format!("{write}---\nkind: coordination\ntool: t\neffect: read\n");
+    assert_eq!(
+        faults(&loosened),
+        ["tools.yaml:15:9: tool \"t\" is declared a read, but its statement writes; \
+          leave `effect` out, or add `trusted: true` if what it writes concerns nobody"]
+    );
+    assert_eq!(effect(&format!("{loosened}trusted: true\n")), Ok(Effect::Read));
+    let hinted = tool("statement: DELETE FROM orders\nannotations: {readOnlyHint: true}\n");
+    assert_eq!(effect(&hinted), Ok(Effect::Write));
+    assert!(warnings(&hinted)[0].contains("is said to only read, but its statement writes"));
+    let covered = format!("{write}---\nkind: snapshot\nname: s\ndescription: d\ncovers: [{{tool: t}}]\n");
+    assert!(faults(&covered)[0].ends_with("snapshot \"s\" covers \"t\", which is a write; a snapshot only reads"));
+}
+
+#[test]
 fn what_is_probably_not_meant_is_a_warning() {
     let base = tool("statement: SELECT 1\n");
     for (rest, expected) in [
@@ -554,6 +561,10 @@ fn what_is_probably_not_meant_is_a_warning() {
         (
             "kind: coordination\ntool: t\neffect: write\nretry: {attempts: 2, backoffMs: 1}\n",
             "a write is never tried again; leave `retry` out",
+        ),
+        (
+            "kind: coordination\ntool: t\npartitionKey: x\n",
+            "`partitionKey` says nothing about a read; leave it out",
         ),
         (
             "kind: authService\nname: login\ntype: google\nclientId: x\n",

@@ -96,17 +96,12 @@ impl fmt::Display for ConfigFault {
 
 /// Every fault that was found in one configuration: never empty, in the order of files and lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigFaults(Vec<ConfigFault>);
+pub struct ConfigFaults(pub(super) Vec<ConfigFault>);
 
 /// How many faults are printed: more help nobody.
 const PRINTED: usize = 50;
 
 impl ConfigFaults {
-    /// `None` without faults.
-    pub(crate) fn new(faults: Vec<ConfigFault>) -> Option<Self> {
-        (!faults.is_empty()).then_some(Self(faults))
-    }
-
     /// The faults.
     pub fn iter(&self) -> std::slice::Iter<'_, ConfigFault> {
         self.0.iter()

@@ -9,11 +9,11 @@ use super::fault::{ConfigFault, ConfigFaults};
 use super::fields::{Reader, Spanned};
 use super::key::{KeyTemplate, KeyTemplates};
 use super::parameter::Parameter;
-use super::placeholder::{Placeholders, placeholders};
 use super::yaml::{SourceFile, documents};
 use super::{
     Config, Coordination, DependencyConfig, Settings, SnapshotConfig, SourceConfig, ToolConfig, Toolset,
 };
+use crate::source::sqlite::CheckedSql;
 use crate::spelling::nearest;
 use crate::tool::{Cover, Effect};
 
@@ -54,9 +54,10 @@ pub(super) fn config(
     .resolve(declared);
     let (faults, warnings) = reader.finish();
     unreadable.extend(faults);
-    match ConfigFaults::new(unreadable) {
-        Some(faults) => Err(faults),
-        None => Ok(Config { warnings, ..config }),
+    if unreadable.is_empty() {
+        Ok(Config { warnings, ..config })
+    } else {
+        Err(ConfigFaults(unreadable))
     }
 }
 
@@ -118,15 +119,20 @@ impl Resolver<'_, '_> {
             .collect();
         let tools: Vec<_> = tools
             .into_iter()
-            .map(|tool| {
+            .filter_map(|tool| {
                 self.known(
                     &format!("tool {:?} reads", &*tool.name.value),
                     "source",
                     &tool.source,
                     &source_names,
                 );
-                let coordination = by_tool.remove(&tool.name.value);
-                self.tool(tool, coordination, &callable)
+                let name = Arc::clone(&tool.name.value);
+                let coordination = by_tool.remove(&name);
+                let tool = self.tool(tool, coordination, &callable);
+                if tool.is_none() {
+                    self.unreadable.insert(name);
+                }
+                tool
             })
             .collect();
         let snapshots = snapshots
@@ -264,76 +270,67 @@ impl Resolver<'_, '_> {
         tool: document::Tool,
         coordination: Option<document::Coordination>,
         callable: &[Name],
-    ) -> ToolConfig {
-        if tool.whole {
-            self.placeholders(&tool);
+    ) -> Option<ToolConfig> {
+        let names: Vec<Name> = tool
+            .parameters
+            .iter()
+            .map(|parameter| Arc::clone(&parameter.value.name))
+            .collect();
+        let at = tool.statement.at;
+        let statement = match CheckedSql::new(&tool.statement.value, &names) {
+            Ok(statement) => Some(statement),
+            Err(error) => {
+                // Of a parameter that couldn't be read nobody knows what it would have been.
+                if tool.whole {
+                    self.reader
+                        .fault(at, format!("tool {:?}: {error}", &*tool.name.value));
+                }
+                None
+            }
+        };
+        let writes = statement
+            .as_ref()
+            .is_some_and(|statement| statement.effect() == Effect::Write);
+        if let Some(why) = statement.as_ref().and_then(CheckedSql::restless) {
+            let message = format!("what {:?} returns is never comparable: {why}", &*tool.name.value);
+            self.reader
+                .warn(at, message, "take that out of the statement if it shall be");
         }
-        let hint = tool.read_only_hint;
         let parameters: Vec<Parameter> = tool
             .parameters
             .into_iter()
             .map(|parameter| parameter.value)
             .collect();
-        let place = self.reader.place(tool.statement.at);
+        let place = self.reader.place(at);
         let name = tool.name.value;
-        let mut coordination = coordination.map_or_else(Coordination::default, |c| {
-            self.coordination(c, &name, &parameters, callable)
-        });
-        // A hint may tighten. It never makes a read of what isn't proved to be one.
-        if let Some(Spanned { value: false, .. }) = hint
-            && coordination.effect.is_none()
-        {
-            coordination.effect = Some(Effect::Write);
+        let mut coordination = match coordination {
+            Some(coordination) => self.coordination(coordination, &name, &parameters, writes, callable),
+            None => Coordination::default(),
+        };
+        match tool.read_only_hint {
+            // A hint may tighten. It never makes a read of what isn't proved to be one.
+            Some(Spanned { value: false, .. }) => {
+                coordination.effect = coordination.effect.or(Some(Effect::Write));
+            }
+            Some(Spanned { value: true, at }) if writes => {
+                self.reader.warn(
+                    at,
+                    format!("{:?} is said to only read, but its statement writes", &*name),
+                    "it is taken for a write",
+                );
+            }
+            _ => {}
         }
-        ToolConfig {
+        let (description, source, statement) = (tool.description, tool.source.value, statement?);
+        Some(ToolConfig {
             name,
-            description: tool.description,
-            source: tool.source.value,
-            statement: tool.statement.value,
+            description,
+            source,
+            statement,
             parameters,
             coordination,
             place,
-        }
-    }
-
-    /// Every placeholder has a parameter and every parameter a placeholder.
-    fn placeholders(&mut self, tool: &document::Tool) {
-        let count = tool.parameters.len();
-        let at = tool.statement.at;
-        let of = |n: usize| match n {
-            0 => "no parameter".to_owned(),
-            1 => "1 parameter".to_owned(),
-            n => format!("{n} parameters"),
-        };
-        match placeholders(&tool.statement.value) {
-            Err(why) => {
-                self.reader
-                    .fault_with(at, why, "write $1 for the first parameter, $2 for the second")
-            }
-            Ok(Placeholders::InTurn(found)) if found != count => {
-                self.reader.fault(
-                    at,
-                    format!("the statement has {found} `?`, but the tool {}", of(count)),
-                );
-            }
-            Ok(Placeholders::InTurn(_)) => {}
-            Ok(Placeholders::Numbered(numbers)) => {
-                for number in numbers.iter().filter(|number| **number > count) {
-                    self.reader.fault(
-                        at,
-                        format!("the statement binds ${number}, but the tool has {}", of(count)),
-                    );
-                }
-                for (index, parameter) in tool.parameters.iter().enumerate() {
-                    if !numbers.contains(&(index + 1)) {
-                        let message =
-                            format!("the statement never uses parameter {:?}", &*parameter.value.name);
-                        self.reader
-                            .fault_with(parameter.at, message, format!("it is ${}", index + 1));
-                    }
-                }
-            }
-        }
+        })
     }
 
     fn coordination(
@@ -341,8 +338,20 @@ impl Resolver<'_, '_> {
         c: document::Coordination,
         tool: &Name,
         parameters: &[Parameter],
+        writes: bool,
         callable: &[Name],
     ) -> Coordination {
+        if let Some(Spanned {
+            value: Effect::Read,
+            at,
+        }) = c.effect
+            && writes
+            && !c.trusted
+        {
+            let message = format!("tool {:?} is declared a read, but its statement writes", &**tool);
+            let help = "leave `effect` out, or add `trusted: true` if what it writes concerns nobody";
+            self.reader.fault_with(at, message, help);
+        }
         for precondition in &c.preconditions {
             if precondition.value == *tool {
                 self.reader.fault(
@@ -376,9 +385,17 @@ impl Resolver<'_, '_> {
                 "name a field that says when everything was loaded, or leave it out",
             );
         }
-        if let (Some(retry), Some(Effect::Write)) = (&c.retry, c.effect.as_ref().map(|effect| effect.value)) {
+        let writes = c
+            .effect
+            .as_ref()
+            .map_or(writes, |effect| effect.value == Effect::Write);
+        if let (Some(retry), true) = (&c.retry, writes) {
             self.reader
                 .warn(retry.at, "a write is never tried again", "leave `retry` out");
+        }
+        if let (Some(key), false) = (&c.partition_key, writes) {
+            self.reader
+                .warn(key.at, "`partitionKey` says nothing about a read", "leave it out");
         }
         Coordination {
             effect: c.effect.map(|effect| effect.value),
@@ -451,6 +468,11 @@ impl Resolver<'_, '_> {
                 self.reader
                     .fault(cover.tool.at, format!("{who} {:?} twice", &*tool.name));
                 continue;
+            }
+            if tool.effect() == Effect::Write {
+                let message = format!("{who} {:?}, which is a write", &*tool.name);
+                self.reader
+                    .fault_with(cover.tool.at, message, "a snapshot only reads");
             }
             match &source {
                 Some(source) if *source != tool.source => {
