@@ -1,7 +1,7 @@
 //! From a configuration to what runs: sources opened, statements described, tools registered.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 
 use super::fault::{ConfigFault, ConfigFaults, Place};
 use super::parameter::{Parameter, bind};
-use super::{Config, SnapshotConfig, ToolConfig};
+use super::{Config, Settings, SnapshotConfig, ToolConfig};
+use crate::coordinator::{Builder, Coordinator};
 use crate::limit::{LimitError, Limits};
+use crate::plan::Policy;
 use crate::reading::{Answer, CallError, UnprovenReason};
 use crate::registry::Registry;
 use crate::request::CallRequest;
@@ -18,26 +20,17 @@ use crate::source::Source;
 use crate::source::sqlite::{CheckedSql, SqliteError, SqliteOptions, SqliteSource};
 use crate::tool::{ArgumentMap, Cover, Effect, FieldOrigin, OutputField, PerCall, Tool, ToolSpec};
 
-/// What a configuration is when it runs.
-#[derive(Clone)]
+/// What a configuration is when its sources are there.
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Assembly {
-    /// Every tool and snapshot.
-    pub registry: Registry,
-    /// The allowance and quota of every dependency that declares one, and of every source.
-    pub limits: Limits,
-    /// The sources, in the order of the configuration.
-    pub sources: Vec<Arc<dyn Source>>,
+    /// A coordinator of every tool and snapshot, under the configuration's limits and settings. What the configuration
+    /// can't say (a clock, hooks, a recorder) may still be said.
+    pub coordinator: Builder,
+    /// The sources, to be shut down when all is done.
+    pub sources: Vec<SqliteSource>,
     /// What is probably not meant as it is said: that of the configuration, and what the databases say to it.
     pub warnings: Vec<ConfigFault>,
-}
-
-impl fmt::Debug for Assembly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Assembly")
-            .field("registry", &self.registry)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Config {
@@ -52,9 +45,38 @@ impl Config {
     ///
     /// # Cancel safety
     /// Safe: nothing is left open.
-    pub async fn assemble(&self) -> Result<Assembly, ConfigFaults> {
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use coeval::call::{Call, CallSet};
+    /// use coeval::config::Config;
+    /// use serde_json::json;
+    ///
+    /// let text = b"
+    /// kind: source
+    /// name: numbers
+    /// type: sqlite
+    /// database: ':memory:'
+    /// ---
+    /// kind: tool
+    /// name: double
+    /// type: sqlite-sql
+    /// source: numbers
+    /// description: Twice a number.
+    /// parameters: [{name: n, type: integer, description: The number.}]
+    /// statement: SELECT 2 * $1 AS twice
+    /// ";
+    /// let config = Config::parse("numbers.yaml", text, &|_| None)?;
+    /// let coordinator = config.build().await?.coordinator.build();
+    /// let report = coordinator.run(CallSet::new([Call::new("c1", "double", json!({"n": 21}))])).await?;
+    /// assert_eq!(report.results[0].value.as_ref().unwrap()["rows"], json!([{"twice": 42}]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn build(&self) -> Result<Assembly, ConfigFaults> {
         let mut faults = Vec::new();
-        let sources = self.open_sources(&mut faults);
+        let mut sources = self.open_sources(&mut faults);
         let mut described = Described {
             fields: HashMap::new(),
             warnings: self.warnings.clone(),
@@ -96,13 +118,33 @@ impl Config {
         let Some(limits) = limits.ok().filter(|_| faults.is_empty()) else {
             return Err(ConfigFaults(faults));
         };
-        let in_order = self.sources.iter().filter_map(|source| sources.get(&source.name));
-        let sources = in_order
-            .map(|source| Arc::new(source.clone()) as Arc<dyn Source>)
+        let sources: Vec<_> = self
+            .sources
+            .iter()
+            .filter_map(|source| sources.remove(&source.name))
             .collect();
+        let Settings {
+            policy,
+            max_concurrency,
+            tolerance,
+            drain,
+            minimum_purpose,
+            ..
+        } = self.settings;
+        let mut coordinator = Coordinator::builder(registry)
+            .limits(limits)
+            .policy(Policy::named(policy))
+            .tolerance(tolerance)
+            .drain(drain)
+            .minimum_purpose(minimum_purpose);
+        if let Some(calls) = max_concurrency.and_then(NonZeroUsize::new) {
+            coordinator = coordinator.max_concurrency(calls);
+        }
+        for source in &sources {
+            coordinator = coordinator.source(Arc::new(source.clone()));
+        }
         Ok(Assembly {
-            registry,
-            limits,
+            coordinator,
             sources,
             warnings: described.warnings,
         })
