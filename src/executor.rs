@@ -17,7 +17,7 @@ mod schedule;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,8 +59,11 @@ struct Settings {
     on_failure: Option<FailurePolicy>,
     max_concurrency: Option<usize>,
     /// The call stacks that are in use, by the tool's name: a tool that takes another's place takes its stack's too.
-    composed: Mutex<HashMap<Arc<str>, (Arc<Registered>, CallService)>>,
+    composed: Mutex<HashMap<Arc<str>, Composed>>,
 }
+
+/// A tool, and the stack that was made of it.
+type Composed = (Arc<Registered>, CallService);
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,6 +194,7 @@ struct Slot {
 }
 
 /// What woke the set.
+#[expect(clippy::large_enum_variant, reason = "the large one is the frequent one, and it lives for a moment")]
 enum Woken {
     Finished(usize, Result<Reading, CallError>),
     Committed,
@@ -490,9 +494,8 @@ impl Engine<'_> {
             return false;
         }
         let Some(equal) = &mut self.equal else { return false };
-        let mut hasher = self.hasher.build_hasher();
-        (&*call.tool, self.schedule.stage_of(position)).hash(&mut hasher);
-        let key = hasher.finish() ^ canonical_hash(&self.hasher, arguments);
+        let place = self.hasher.hash_one((&*call.tool, self.schedule.stage_of(position)));
+        let key = place ^ canonical_hash(&self.hasher, arguments);
         let same = equal.entry(key).or_default();
         let leader = same.iter().copied().find(|&other| {
             let slot = &self.slots[other];
