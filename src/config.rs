@@ -92,7 +92,7 @@ pub struct Config {
 pub struct SourceConfig {
     /// Its name.
     pub name: Arc<str>,
-    /// The file, or `:memory:`.
+    /// The file, relative to the file that says so, or `:memory:`.
     pub database: Arc<str>,
     /// The logical database it may be a copy of.
     pub origin: Option<Arc<str>>,

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use coeval::CallSet;
 use coeval::clock::{SystemClock, Timeline};
+use coeval::config::Config;
+use coeval::plan::{Condition, EdgeReason};
 use coeval::reading::ErrorCode;
 use coeval::report::VerdictKind;
 use coeval::source::Source as _;
@@ -143,6 +146,57 @@ async fn each_state_of_the_example_keeps_the_contracts_and_a_mixture_does_not() 
         ]
     );
     assert_eq!(rows(&atlas, &reads).await, before);
+}
+
+/// The databases lie beside the configuration, not where the tests run.
+#[tokio::test]
+async fn the_example_runs_as_it_lies_there() {
+    let config = Config::load(&[in_repository("examples/henderson")], &|_| None).unwrap();
+    let assembly = config.build().await.unwrap();
+    assert!(assembly.warnings.is_empty(), "{:?}", assembly.warnings);
+    let coordinator = assembly.coordinator.build();
+    let run = |file: &str| {
+        let set: CallSet = serde_json::from_str(&text(&format!("examples/henderson/{file}"))).unwrap();
+        coordinator.run(set)
+    };
+
+    let set = run("set.json").await.unwrap();
+    assert_eq!(set.consistency.verdict, VerdictKind::SameView);
+    assert_eq!(
+        (set.consistency.comparable, &set.consistency.groups[..]),
+        (Some(true), &[vec![0, 1, 2]][..])
+    );
+
+    // A copy in another database proves nothing about now; what is beside it stays comparable.
+    let with_crm = run("with-crm.json").await.unwrap();
+    assert!(with_crm.results.iter().all(|result| result.is_ok()));
+    assert_eq!(with_crm.consistency.verdict, VerdictKind::Unproven);
+    assert_eq!(
+        (with_crm.consistency.comparable, &with_crm.consistency.groups[..]),
+        (Some(false), &[vec![0, 1]][..])
+    );
+    assert_eq!(
+        json!(with_crm.results[2].as_of),
+        json!("2026-11-30T02:00:00.000000Z")
+    );
+
+    // A placeholder, a guessed id that is found, a precondition met by a sibling.
+    let lookup = run("lookup.json").await.unwrap();
+    assert!(
+        lookup.results.iter().all(|result| result.is_ok()),
+        "{:?}",
+        lookup.results
+    );
+    assert_eq!(lookup.decision.reason, Some(Condition::Dependency));
+    let reasons: Vec<EdgeReason> = lookup.plan.edges.iter().map(|edge| edge.reason).collect();
+    assert_eq!(reasons.len(), 3, "{:?}", lookup.plan.edges);
+    for reason in [
+        EdgeReason::Placeholder,
+        EdgeReason::Guess,
+        EdgeReason::Precondition,
+    ] {
+        assert!(reasons.contains(&reason), "{reason:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{ConfigFault, ConfigFaults, Place};
 use super::parameter::{Parameter, bind};
-use super::{Config, Settings, SnapshotConfig, ToolConfig};
+use super::{Config, Settings, SnapshotConfig, SourceConfig, ToolConfig};
 use crate::coordinator::{Builder, Coordinator};
 use crate::limit::{LimitError, Limits};
 use crate::plan::Policy;
@@ -155,7 +156,7 @@ impl Config {
         for source in &self.sources {
             let writes =
                 |tool: &ToolConfig| tool.source == source.name && tool.statement.effect() == Effect::Write;
-            let options = SqliteOptions::new(Arc::clone(&source.name), &*source.database)
+            let options = SqliteOptions::new(Arc::clone(&source.name), path_of(source))
                 .connections(self.allowance(&source.name))
                 .max_rows(self.settings.max_rows)
                 .view_max(self.settings.view_max)
@@ -240,6 +241,21 @@ impl Config {
             let (source, parts) = (source.clone(), Arc::clone(&parts));
             async move { read_parts(&source, &parts, &request).await }
         })
+    }
+}
+
+/// Where a database is. A relative path starts at the file that says it, so that a configuration means the same wherever
+/// it is used from.
+fn path_of(source: &SourceConfig) -> PathBuf {
+    match &*source.database {
+        // Left as they are: no path, or one that is refused by name.
+        special if special.is_empty() || special == ":memory:" || special.starts_with("file:") => {
+            special.into()
+        }
+        path => Path::new(&*source.place.file)
+            .parent()
+            .unwrap_or(Path::new(""))
+            .join(path),
     }
 }
 
