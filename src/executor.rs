@@ -3,7 +3,7 @@
 //! One future drives a whole set. Reads are polled inside it, because spawning them costs more than all the coordination
 //! together; calls that may write are spawned, with an owner, because they must end in their own time even if the set is
 //! dropped. A call waits for its edges here, without holding anything; then for its allowance, its place and its quota
-//! inside its own stack (`Admit`), which asks the [gate](gate) before it starts.
+//! inside its own stack (`Admit`), which asks the gate before it starts.
 //!
 //! ```text
 //! waiting ──edges settled──▶ dispatched ──admitted, gate──▶ started ──▶ settled ──in model order──▶ committed

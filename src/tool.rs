@@ -1,8 +1,8 @@
 //! A declared operation on data: what it is called, what it takes, and what must be known to run it beside others.
 //!
-//! A [`ToolSpec`] is inert data; [`Registry`](crate::Registry) is where it becomes valid. Every fact that matters to the
-//! plan may depend on the arguments ([`PerCall`]): the same tool may read with `mode: "get"` and write with `mode: "set"`
-//! (DS-02). Whatever can't be decided makes the call exclusive: it runs alone.
+//! A [`ToolSpec`] is inert data; [`Registry`](crate::registry::Registry) is where it becomes valid. Every fact that matters
+//! to the plan may depend on the arguments ([`PerCall`]): the same tool may read with `mode: "get"` and write with
+//! `mode: "set"` (DS-02). Whatever can't be decided makes the call exclusive: it runs alone.
 
 use std::fmt;
 use std::sync::Arc;
