@@ -5,6 +5,8 @@ use coeval::config::{Config, ConfigFaults};
 use coeval::tool::{Effect, Keys, PerCall};
 use serde_json::{Map, json};
 
+mod build; // configurations that run
+
 const REFERENCE: &str = include_str!("../src/config/reference.yaml");
 
 fn parse(text: &str) -> Result<Config, ConfigFaults> {
@@ -366,11 +368,26 @@ fn an_unset_variable_is_told_with_its_place_and_only_if_it_is_used() {
 fn placeholders_and_parameters_must_fit() {
     let p = "parameters:\n  - {name: a, type: string, description: x}\n  - {name: b, type: string, description: x}\n";
     for (statement, expected) in [
-        ("SELECT $1, $2, $3", "the statement uses $3, and 2 parameters are declared"),
-        ("SELECT ?", "parameter 2, \"b\", is declared and the statement never uses it"),
-        ("SELECT :a, :c", "the statement uses :c and no parameter is called \"c\""),
-        ("SELECT ?, :b", "the statement mixes ? with named placeholders; use one kind"),
-        ("SELECT $1, $2; SELECT 1", "it is several statements; a tool runs one"),
+        (
+            "SELECT $1, $2, $3",
+            "the statement uses $3, and 2 parameters are declared",
+        ),
+        (
+            "SELECT ?",
+            "parameter 2, \"b\", is declared and the statement never uses it",
+        ),
+        (
+            "SELECT :a, :c",
+            "the statement uses :c and no parameter is called \"c\"",
+        ),
+        (
+            "SELECT ?, :b",
+            "the statement mixes ? with named placeholders; use one kind",
+        ),
+        (
+            "SELECT $1, $2; SELECT 1",
+            "it is several statements; a tool runs one",
+        ),
         ("SELECT load_extension($1), $2", "load_extension"),
     ] {
         let told = faults(&tool(&format!("{p}statement: '{statement}'\n")));
@@ -523,23 +540,33 @@ fn an_effect_may_tighten_and_loosens_only_when_trusted() {
     let effect = |text: &str| parse(text).map(|config| config.tools[0].effect());
     assert_eq!(effect(&write), Ok(Effect::Write));
     assert_eq!(effect(&tool("statement: SELECT 1\n")), Ok(Effect::Read));
-    assert_eq!(effect(&tool("statement: SELECT 1\nannotations: {readOnlyHint: false}\n")), Ok(Effect::Write));
     assert_eq!(
-        effect(&format!("{}---\nkind: coordination\ntool: t\neffect: write\n", tool("statement: SELECT 1\n"))),
+        effect(&tool("statement: SELECT 1\nannotations: {readOnlyHint: false}\n")),
+        Ok(Effect::Write)
+    );
+    assert_eq!(
+        effect(&format!(
+            "{}---\nkind: coordination\ntool: t\neffect: write\n",
+            tool("statement: SELECT 1\n")
+        )),
         Ok(Effect::Write)
     );
     let loosened = format!("{write}---\nkind: coordination\ntool: t\neffect: read\n");
     assert_eq!(
         faults(&loosened),
-        ["tools.yaml:15:9: tool \"t\" is declared a read, but its statement writes; \
-          leave `effect` out, or add `trusted: true` if what it writes concerns nobody"]
+        [
+            "tools.yaml:15:9: tool \"t\" is declared a read, but its statement writes; \
+          leave `effect` out, or add `trusted: true` if what it writes concerns nobody"
+        ]
     );
     assert_eq!(effect(&format!("{loosened}trusted: true\n")), Ok(Effect::Read));
     let hinted = tool("statement: DELETE FROM orders\nannotations: {readOnlyHint: true}\n");
     assert_eq!(effect(&hinted), Ok(Effect::Write));
     assert!(warnings(&hinted)[0].contains("is said to only read, but its statement writes"));
     let covered = format!("{write}---\nkind: snapshot\nname: s\ndescription: d\ncovers: [{{tool: t}}]\n");
-    assert!(faults(&covered)[0].ends_with("snapshot \"s\" covers \"t\", which is a write; a snapshot only reads"));
+    assert!(
+        faults(&covered)[0].ends_with("snapshot \"s\" covers \"t\", which is a write; a snapshot only reads")
+    );
 }
 
 #[test]
