@@ -139,7 +139,15 @@ fn bind(planned: &Planned, tool: &Arc<Registered>, stage: &[usize], waits: &[boo
         used.push(&cover.tool);
         members.push((position, part(cover)));
     }
-    if members.len() < 2 || tool.validate(&arguments).is_err() {
+    // What one call gave, the tool gives to every covered one it maps to: a call that left it out asked something else.
+    let left_out = members.iter().any(|(position, _)| {
+        let call = &planned.calls[*position].call;
+        covers.get(&*call.tool).is_some_and(|cover| {
+            let mut pairs = cover.arguments.iter();
+            pairs.any(|(theirs, own)| arguments.contains_key(&**own) && !call.arguments.contains_key(&**theirs))
+        })
+    });
+    if left_out || members.len() < 2 || tool.validate(&arguments).is_err() {
         return None;
     }
     let rest = spec.covers.iter().filter(|cover| !used.contains(&&*cover.tool));
