@@ -1,0 +1,121 @@
+//! What is told of each call, and of the set.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::engine::Engine;
+use super::gate::Ended;
+use crate::clock::Moment;
+use crate::reading::{Outcome, Reading, UnprovenReason, ViewId};
+use crate::report::{Asked, CallFacts, CallResult, Consistency, Route, SetReport, Status, millis};
+
+impl Engine<'_> {
+    pub(super) fn ok_result(&self, position: usize, leader: usize, reading: Reading) -> CallResult {
+        let mut result = self.blank(position, Outcome::Ok);
+        result.value = Some(reading.value);
+        result.complete = reading.complete;
+        result.view = reading.view;
+        result.as_of = reading.stamp.as_of().map(Moment::from_wall);
+        result.stamp = Some(reading.stamp);
+        result.unsound = reading.unsound;
+        result.attempts = reading.attempts;
+        result.elapsed_ms = millis(reading.elapsed);
+        self.times(&mut result, position, leader);
+        result
+    }
+
+    /// When it waited, and what it was when it started.
+    pub(super) fn times(&self, result: &mut CallResult, position: usize, leader: usize) {
+        let started = self.gate.started(leader);
+        if let Some(ready) = self.slots[position].ready {
+            let until = started.map_or_else(|| self.set.timeline.mono(), |started| started.at);
+            result.queued_ms = millis(until.since(ready));
+        }
+        if let Some(started) = started {
+            result.facts.class = started.class;
+            result.facts.epoch = started.epoch;
+        }
+    }
+
+    pub(super) fn blank(&self, position: usize, outcome: Outcome) -> CallResult {
+        let call = self.call(position);
+        let slot = &self.slots[position];
+        let mut facts = CallFacts::new(call.facts.class);
+        facts.one_state = self.planned.calls[position].tool.as_ref().is_some_and(|tool| tool.spec().one_state);
+        facts.leans_on = slot.leans_on.clone();
+        facts.leans_on_earlier = slot.leans_on_earlier;
+        CallResult {
+            id: Arc::clone(&call.id),
+            tool: Arc::clone(&call.tool),
+            outcome,
+            value: None,
+            error: None,
+            complete: false,
+            view: None,
+            as_of: None,
+            stamp: None,
+            replaced: None,
+            shared_with: None,
+            via: None,
+            unverified: slot.unverified.clone(),
+            withheld: false,
+            queued_ms: 0.0,
+            elapsed_ms: 0.0,
+            attempts: 0,
+            unsound: None,
+            facts,
+        }
+    }
+
+    pub(super) fn report(mut self) -> SetReport {
+        let planned = self.planned;
+        let set = &planned.request.set;
+        let unsound: HashMap<ViewId, UnprovenReason> =
+            planned.views.unsound().into_iter().map(|(view, unsound)| (view, unsound.reason)).collect();
+        let mut results: Vec<CallResult> = Vec::with_capacity(self.slots.len());
+        for slot in &mut self.slots {
+            let mut result = slot.result.take().expect("every slot is filled before the set reports");
+            if let Some(reason) = result.view.as_ref().and_then(|view| unsound.get(view)) {
+                result.unsound.get_or_insert(*reason);
+            }
+            results.push(result);
+        }
+        let mut called = set.called.clone();
+        let mut known: HashSet<Arc<str>> = called.iter().cloned().collect();
+        for result in &results {
+            let counts = result.is_ok()
+                || (planned.policy.failures_count_as_called && result.attempts > 0);
+            let name = result.via.as_ref().unwrap_or(&result.tool);
+            for name in [name, &result.tool] {
+                if counts && known.insert(Arc::clone(name)) {
+                    called.push(Arc::clone(name));
+                }
+            }
+        }
+        let calls = results.len();
+        let mut asked = Asked::of(set);
+        asked.spread_on_points = planned.policy.spread_on_points;
+        SetReport {
+            set_id: planned.request.set_id.to_string(),
+            status: match self.gate.ended() {
+                Some(Ended::Cancelled) => Status::Cancelled,
+                _ if self.fatal => Status::Fatal,
+                _ if self.aborted => Status::Aborted,
+                _ => Status::Complete,
+            },
+            issued_at: planned.timeline.issued(),
+            elapsed_ms: millis(planned.timeline.elapsed()),
+            policy: planned.policy.name,
+            time_zone: "UTC".to_owned(),
+            called,
+            pin: None,
+            decision: planned.decision.clone(),
+            plan: planned.plan.clone(),
+            route: Route { extra: self.extra, ..planned.route.clone() },
+            results,
+            consistency: Consistency::not_judged(calls),
+            note: String::new(),
+            asked,
+        }
+    }
+}
