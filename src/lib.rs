@@ -80,5 +80,9 @@ mod spelling;
 pub mod tool;
 pub mod verdict;
 
-pub use call::{Call, CallSet};
+pub use call::{Call, CallSet, Purpose};
 pub use coordinator::Coordinator;
+pub use registry::Registry;
+pub use report::SetReport;
+pub use run::Run;
+pub use tool::{IntoTool, Tool, ToolSpec};
