@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use crate::call::{Arguments, CallSet};
 use crate::dependency::has_placeholders;
 use crate::reading::{CallError, ErrorCode};
+use crate::spelling::nearest;
 use crate::tool::{
     ArgumentMap, Class, Effect, Facts, Keys, PerCall, ResolvedCall, Tool, ToolService, ToolSpec,
 };
@@ -621,19 +622,10 @@ impl<'a> Unknown<'a> {
     fn answer(&mut self, called: &str) -> CallError {
         let names = self.names.get_or_insert_with(|| sorted(self.table));
         let mut message = format!("There is no tool {called:?}.");
-        // Farther than a third of the name it is another word, not a slip.
-        let limit = called.chars().count().max(3) / 3;
-        let mut nearest: Option<(usize, &Arc<str>)> = None;
-        for name in names.iter().take(self.comparisons) {
-            if name.len().abs_diff(called.len()) <= limit * 4 {
-                let distance = distance(called, name);
-                if distance <= limit && nearest.is_none_or(|(best, _)| distance < best) {
-                    nearest = Some((distance, name));
-                }
-            }
-        }
+        let compared = names.iter().take(self.comparisons).map(|name| &**name);
+        let meant = nearest(called, compared);
         self.comparisons = self.comparisons.saturating_sub(names.len());
-        if let Some((_, name)) = nearest {
+        if let Some(name) = meant {
             message.push_str(&format!(" Did you mean {name:?}?"));
         }
         if names.is_empty() {
@@ -648,20 +640,4 @@ impl<'a> Unknown<'a> {
         }
         CallError::new(ErrorCode::UnknownTool, message)
     }
-}
-
-/// How many letters have to be changed, added or dropped to get from one name to the other. Only the first 64 count.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
