@@ -417,6 +417,11 @@ impl<'n> Fields<'n> {
         }
     }
 
+    /// Whether a field is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, _)| &*key.name == name)
+    }
+
     /// A field, if it is given and not empty.
     pub(super) fn take(&mut self, name: &'static str) -> Option<&'n Node> {
         self.asked.push(name);

@@ -141,6 +141,8 @@ impl Declared {
             }
             hints.finish(reader);
         }
+        // A statement that is still a template is none yet.
+        whole &= !fields.has("templateParameters");
         fields.unsupported(
             reader,
             &[
