@@ -273,12 +273,12 @@ impl Described {
                 continue;
             }
             match source.describe(&tool.statement).await {
-                Ok(columns) => {
+                Ok(description) => {
                     let field = |name| OutputField {
                         name,
                         origin: FieldOrigin::Derived,
                     };
-                    let fields = columns.into_iter().map(|column| field(column.name)).collect();
+                    let fields = description.columns.into_iter().map(|column| field(column.name)).collect();
                     self.fields.insert(Arc::clone(&tool.name), fields);
                 }
                 Err(SqliteError::Unavailable(error)) => {

@@ -4,7 +4,7 @@
 //! the same resource, and a missing argument its default. A call whose key can't be rendered has no known key, hence
 //! runs alone. `{{` and `}}` stand for single braces.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -101,6 +101,16 @@ impl KeyTemplate {
     }
 }
 
+/// As it is written.
+impl fmt::Display for KeyTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| match part {
+            Part::Text(text) => f.write_str(&text.replace('{', "{{").replace('}', "}}")),
+            Part::Parameter(name) => write!(f, "{{{name}}}"),
+        })
+    }
+}
+
 /// What a tool's calls read and write, as templates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -147,6 +157,7 @@ mod tests {
             status,
         ];
         let template = KeyTemplate::parse("{{order}}:{id}/{status}").unwrap();
+        assert_eq!(template.to_string(), "{{order}}:{id}/{status}");
         let render = |arguments: Value| template.render(&parameters, arguments.as_object().unwrap());
         assert_eq!(&*render(json!({"id": 5})).unwrap(), "{order}:5/open");
         assert_eq!(

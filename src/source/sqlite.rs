@@ -99,7 +99,7 @@ use file::Files;
 use generation::Generation;
 pub use statement::CheckedSql;
 pub use tool::{SqlParameter, SqliteTool};
-pub use value::Column;
+pub use value::{Column, Description};
 pub use view::SqliteView;
 use write::Writer;
 
@@ -296,7 +296,7 @@ impl SqliteSource {
     ) -> Result<(ToolSpec, SqliteTool), SqliteError> {
         let tool = self.undescribed_tool(sql, parameters)?;
         let columns = match tool.statement().effect() {
-            Effect::Read => self.describe(tool.statement()).await?,
+            Effect::Read => self.describe(tool.statement()).await?.columns,
             // What a write returns is known when it has run: describing it here would have to prepare it for writing.
             Effect::Write => Vec::new(),
         };
@@ -324,24 +324,28 @@ impl SqliteSource {
         Ok(SqliteTool::new(self.clone(), statement, parameters))
     }
 
-    /// The columns a read returns.
+    /// What a read returns, under the schema as it is now.
     ///
     /// # Errors
     /// [`SqliteError::Statement`] if the engine refuses it, [`SqliteError::Unavailable`] if the database can't be opened.
     ///
     /// # Cancel safety
     /// Safe: nothing is left behind.
-    pub async fn describe(&self, statement: &CheckedSql) -> Result<Vec<Column>, SqliteError> {
+    pub async fn describe(&self, statement: &CheckedSql) -> Result<Description, SqliteError> {
         let (shared, statement) = (Arc::clone(&self.0), statement.clone());
         let described = self.0.tasks.spawn(async move {
             let timeline = Timeline::start(Arc::new(SystemClock::new()));
             let view = SqliteView::open(shared, 1, timeline).await?;
             let shape = view.describe(&statement).await;
             let _ = view.close().await;
-            shape.map(|shape| shape.columns.to_vec())
+            shape.map(|shape| Description {
+                columns: shape.columns.to_vec(),
+                steady: shape.steady,
+                whole: shape.whole,
+            })
         });
         match described.await {
-            Ok(Ok(columns)) => Ok(columns),
+            Ok(Ok(description)) => Ok(description),
             Ok(Err(Fault::Statement(message))) => Err(SqliteError::Statement { message }),
             Ok(Err(fault)) => Err(SqliteError::Unavailable(self.unavailable(fault))),
             Err(_) => Err(SqliteError::Unavailable(

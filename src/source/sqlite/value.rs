@@ -144,6 +144,19 @@ impl Rows {
     }
 }
 
+/// What a statement returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// The columns of its rows.
+    pub columns: Vec<Column>,
+    /// Whether its result is a function of the database, its arguments and its view's time. If it isn't, its answers join
+    /// no comparison.
+    pub steady: bool,
+    /// Whether it asks for all rows there are, or the first in a total order. If it doesn't, its answers are incomplete.
+    pub whole: bool,
+}
+
 /// A column of a statement's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
