@@ -8,16 +8,13 @@
 //! - a **write**, or anything that isn't known to only read, is signalled and waited for, because what it did matters more
 //!   than when: its real answer is given if it comes in time, else the answer says that it may have happened.
 
-use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
-use tower::util::Oneshot;
 use tower::{Layer, Service, ServiceExt};
 
 use super::interrupt::Interrupt;
@@ -95,155 +92,91 @@ pub struct Deadline<S> {
 
 impl<S> Service<CallRequest> for Deadline<S>
 where
-    S: Service<CallRequest, Error = CallError> + Clone,
+    S: Service<CallRequest, Error = CallError> + Clone + Send + 'static,
+    S::Response: Send,
+    S::Future: Send,
 {
     type Response = S::Response;
     type Error = CallError;
-    type Future = ResponseFuture<S>;
+    type Future = BoxFuture<'static, Result<S::Response, CallError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: CallRequest) -> Self::Future {
-        ResponseFuture {
-            call: Some(self.inner.clone().oneshot(request.clone())),
-            request,
-            settings: self.settings.clone(),
-            phase: Phase::Fresh,
-        }
-    }
-}
-
-pin_project! {
-    /// The future of a [`Deadline`].
-    pub struct ResponseFuture<S: Service<CallRequest>> {
-        // Dropped as soon as the call is given up: what it holds is needed elsewhere.
-        #[pin]
-        call: Option<Oneshot<S, CallRequest>>,
-        request: CallRequest,
-        settings: DeadlineLayer,
-        phase: Phase,
-    }
-}
-
-/// Fresh => (Bounded | ended); Bounded => (Late | ended); Late => ended.
-enum Phase {
-    Fresh,
-    /// Boxed: who waits can pay for it, and who needn't isn't made bigger by all that a wait is made of.
-    Bounded(BoxFuture<'static, Interrupt>),
-    Late {
-        error: CallError,
-        patience: Pin<Box<Sleep>>,
-    },
-}
-
-impl<S: Service<CallRequest>> fmt::Debug for ResponseFuture<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("tool", self.request.tool())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<S: Service<CallRequest, Error = CallError>> Future for ResponseFuture<S> {
-    type Output = Result<S::Response, CallError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let signals = &this.request.set.signals;
-        let position = this.request.position();
-        if let Phase::Fresh = this.phase {
-            if let Some(interrupt) = Interrupt::already(this.request) {
-                this.call.set(None);
-                return Poll::Ready(Err(interrupt.error(this.request)));
+        let inner = self.inner.clone();
+        let settings = self.settings.clone();
+        Box::pin(async move {
+            if let Some(interrupt) = Interrupt::already(&request) {
+                return Err(interrupt.error(&request));
             }
-            if this.settings.starts_at_once {
-                signals.start(position);
+            if settings.starts_at_once {
+                request.set.signals.start(request.position());
             }
-        }
-        let call = this
-            .call
-            .as_mut()
-            .as_pin_mut()
-            .expect("a future that has ended is not polled again");
-        // What ends at the very instant of its deadline has ended in time.
-        let result = call.poll(cx);
-        if let Poll::Ready(result) = &result
-            && let Phase::Late { error, .. } = this.phase
-            && this.request.call.facts.class == Class::Read
-        {
-            let is_fatal = result.as_ref().is_err_and(CallError::is_fatal);
-            return Poll::Ready(Err(if is_fatal {
-                error.clone().fatal()
-            } else {
-                error.clone()
-            }));
-        }
-        if result.is_ready() {
-            return result;
-        }
-        // A call that is ready at once costs neither a timer nor a place in the list of those that wait for a signal.
-        if let Phase::Fresh = this.phase {
-            *this.phase = Phase::Bounded(Box::pin(interrupted(this.request.clone())));
-        }
-        if let Phase::Bounded(watch) = this.phase {
-            let interrupt = ready!(watch.as_mut().poll(cx));
-            let error = late(interrupt, this.request);
-            let patience = if !signals.has_started(position) {
-                None
-            } else {
-                signals.cancel(position);
-                match this.request.call.facts.class {
-                    Class::Write | Class::Exclusive => Some(this.settings.drain),
-                    Class::Read => signals.is_listening(position).then_some(this.settings.grace),
-                }
+            let mut call = pin!(inner.oneshot(request.clone()));
+            // A call that is ready at once costs neither a timer nor a place in the list of those that wait for a signal.
+            if let Poll::Ready(result) = futures_util::poll!(call.as_mut()) {
+                return result;
+            }
+            // Boxed, both: who waits can pay for it, and who needn't isn't made bigger by all that a wait is made of.
+            let interrupt = match Box::pin(bounded(call.as_mut(), &request)).await {
+                Ok(result) => return result,
+                Err(interrupt) => interrupt,
             };
-            let Some(patience) = patience else {
-                this.call.set(None);
-                return Poll::Ready(Err(error));
+            let signals = &request.set.signals;
+            let position = request.position();
+            let error = late(interrupt, &request);
+            if !signals.has_started(position) {
+                return Err(error);
+            }
+            signals.cancel(position);
+            let writes = request.call.facts.class != Class::Read;
+            let patience = match writes {
+                true => settings.drain,
+                false if signals.is_listening(position) => settings.grace,
+                false => return Err(error),
             };
-            *this.phase = Phase::Late {
-                error,
-                patience: Box::pin(tokio::time::sleep(patience)),
-            };
-        }
-        let Phase::Late { error, patience } = this.phase else {
-            return Poll::Pending;
-        };
-        ready!(patience.as_mut().poll(cx));
-        this.call.set(None);
-        Poll::Ready(Err(error.clone()))
+            match Box::pin(tokio::time::timeout(patience, call)).await {
+                Ok(result) if writes => result,
+                _ => Err(error),
+            }
+        })
     }
 }
 
-/// Ends when the call has to: on its cancellation, its set's deadline, or its own timeout once it has started. Looks for
-/// the start whenever it is polled, which is after every poll of the call itself.
-async fn interrupted(request: CallRequest) -> Interrupt {
+/// Drives a call that was polled just now until it ends by itself, or has to.
+async fn bounded<F: Future>(mut call: Pin<&mut F>, request: &CallRequest) -> Result<F::Output, Interrupt> {
     let signals = &request.set.signals;
     let position = request.position();
     let mut cancelled = pin!(signals.cancelled(position));
-    let mut due = Due {
+    let mut due: Due = Due {
         at: request.deadline,
         started: false,
     };
-    let mut alarm = pin!(due.at.map(tokio::time::sleep_until));
+    let mut alarm = pin!(None::<Sleep>);
+    let mut polled = true;
     let mut hears = true;
-    poll_fn(|cx| {
+    std::future::poll_fn(move |cx| {
+        if !std::mem::take(&mut polled)
+            && let Poll::Ready(output) = call.as_mut().poll(cx)
+        {
+            return Poll::Ready(Ok(output));
+        }
         let before = due.at;
-        due.look(&request);
-        if due.at != before {
+        due.look(request);
+        if due.at != before || alarm.is_none() {
             alarm.set(due.at.map(tokio::time::sleep_until));
         }
         if hears && cancelled.as_mut().poll(cx).is_ready() {
             // A set that drains keeps what runs, and its results; it only starts nothing more.
             hears = !(request.set.on_cancel == OnCancel::Drain && signals.has_started(position));
             if hears {
-                return Poll::Ready(Interrupt::Cancelled);
+                return Poll::Ready(Err(Interrupt::Cancelled));
             }
         }
         match alarm.as_mut().as_pin_mut().map(|alarm| alarm.poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Interrupt::Deadline),
+            Some(Poll::Ready(())) => Poll::Ready(Err(Interrupt::Deadline)),
             _ => Poll::Pending,
         }
     })

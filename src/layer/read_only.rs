@@ -3,13 +3,11 @@
 //! What a call does may depend on its arguments, and its arguments may have held placeholders when the plan was made. So
 //! the tool is asked again, with the arguments as they are now.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
+use futures_util::future::Either;
 use tower::util::Oneshot;
 use tower::{Layer, Service, ServiceExt};
 
@@ -102,56 +100,16 @@ where
 {
     type Response = S::Response;
     type Error = CallError;
-    type Future = ResponseFuture<S>;
+    type Future = Either<Ready<Result<S::Response, CallError>>, Oneshot<S, CallRequest>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: CallRequest) -> Self::Future {
-        let answer = match self.refusal(&request) {
-            Some(refusal) => Answer::Refused {
-                refusal: Some(refusal),
-            },
-            None => Answer::Passed {
-                call: self.inner.clone().oneshot(request),
-            },
-        };
-        ResponseFuture { answer }
-    }
-}
-
-pin_project! {
-    /// The future of a [`ReadOnly`].
-    pub struct ResponseFuture<S: Service<CallRequest>> {
-        #[pin]
-        answer: Answer<S>,
-    }
-}
-
-pin_project! {
-    #[project = AnswerProjection]
-    enum Answer<S: Service<CallRequest>> {
-        Refused { refusal: Option<CallError> },
-        Passed { #[pin] call: Oneshot<S, CallRequest> },
-    }
-}
-
-impl<S: Service<CallRequest>> fmt::Debug for ResponseFuture<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
-impl<S: Service<CallRequest, Error = CallError>> Future for ResponseFuture<S> {
-    type Output = Result<S::Response, CallError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().answer.project() {
-            AnswerProjection::Refused { refusal } => Poll::Ready(Err(refusal
-                .take()
-                .expect("a future that has ended is not polled again"))),
-            AnswerProjection::Passed { call } => call.poll(cx),
+        match self.refusal(&request) {
+            Some(refusal) => Either::Left(ready(Err(refusal))),
+            None => Either::Right(self.inner.clone().oneshot(request)),
         }
     }
 }

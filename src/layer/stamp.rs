@@ -3,19 +3,15 @@
 //! The innermost layer, right around the tool: whatever waits (a place, a quota, a retry) lies outside, so waiting never
 //! widens a stamp. Above it there are only [`Reading`]s.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
+use futures_util::future::BoxFuture;
 use tower::{Layer, Service};
 
-use crate::clock::Mono;
 use crate::reading::{self, Answer, Basis, CallError, Reading, as_of};
-use crate::request::{CallRequest, SetContext};
-use crate::tool::ResolvedCall;
+use crate::request::CallRequest;
 
 /// Makes [`Stamp`]s.
 #[derive(Clone, Debug, Default)]
@@ -63,125 +59,57 @@ pub struct Stamp<S> {
 
 impl<S> Service<CallRequest> for Stamp<S>
 where
-    S: Service<CallRequest, Response = Answer, Error = CallError> + Clone,
+    S: Service<CallRequest, Response = Answer, Error = CallError> + Clone + Send + 'static,
+    S::Future: Send,
 {
     type Response = Reading;
     type Error = CallError;
-    type Future = ResponseFuture<S>;
+    type Future = BoxFuture<'static, Result<Reading, CallError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: CallRequest) -> Self::Future {
-        ResponseFuture {
-            as_of_field: self.as_of_field.clone(),
-            stage: Stage::Readying {
-                inner: self.inner.clone(),
-                request: Some(request),
-            },
-        }
-    }
-}
+        let Self {
+            mut inner,
+            as_of_field,
+        } = self.clone();
+        Box::pin(async move {
+            // Waiting for the tool to be ready is waiting: the clock starts after it.
+            poll_fn(|context| inner.poll_ready(context)).await?;
+            let set = Arc::clone(&request.set);
+            let source = request.call.facts.source.clone();
+            let before = set.timeline.mono();
+            let mut answer = inner.call(request).await?;
+            let after = set.timeline.mono();
 
-pin_project! {
-    /// The future of a [`Stamp`].
-    pub struct ResponseFuture<S: Service<CallRequest>> {
-        as_of_field: Option<Arc<str>>,
-        #[pin]
-        stage: Stage<S, S::Future>,
-    }
-}
-
-pin_project! {
-    /// Readying => Asked => ended.
-    #[project = StageProjection]
-    enum Stage<S, F> {
-        Readying {
-            inner: S,
-            request: Option<CallRequest>,
-        },
-        Asked {
-            #[pin]
-            answer: F,
-            call: Arc<ResolvedCall>,
-            set: Arc<SetContext>,
-            before: Mono,
-        },
-    }
-}
-
-impl<S: Service<CallRequest>> fmt::Debug for ResponseFuture<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
-impl<S> Future for ResponseFuture<S>
-where
-    S: Service<CallRequest, Response = Answer, Error = CallError>,
-{
-    type Output = Result<Reading, CallError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            match this.stage.as_mut().project() {
-                StageProjection::Readying { inner, request } => {
-                    // Waiting for the tool to be ready is waiting: the clock starts after it.
-                    ready!(inner.poll_ready(cx))?;
-                    let request = request.take().expect("the stage is left with it");
-                    let (call, set) = (Arc::clone(&request.call), Arc::clone(&request.set));
-                    let before = set.timeline.mono();
-                    let answer = inner.call(request);
-                    this.stage.set(Stage::Asked { answer, call, set, before });
+            let mut stamp = answer.stamp.take().unwrap_or_else(|| {
+                let mut receipt = reading::Stamp::receipt(set.timeline.at(before), set.timeline.at(after));
+                if as_of_field.is_some() {
+                    receipt.earliest = None;
                 }
-                StageProjection::Asked { answer, call, set, before } => {
-                    let answer = ready!(answer.poll(cx))?;
-                    let (before, after) = (*before, set.timeline.mono());
-                    let stamp = stamp(&answer, this.as_of_field.as_deref(), call, set, (before, after));
-                    return Poll::Ready(Ok(Reading::new(answer, stamp, after.since(before))));
+                receipt
+            });
+            if let Some(field) = &as_of_field
+                && let Some(time) = as_of::field(&answer.value, field)
+            {
+                // Data is no fresher than the older of what its source and its own field say.
+                stamp.source_time = Some(stamp.source_time.map_or(time, |own| own.min(time)));
+                if stamp.basis == Basis::Receipt {
+                    stamp.basis = Basis::Field;
                 }
             }
-        }
+            stamp.source = stamp.source.or(source);
+            Ok(Reading::new(answer, stamp, after.since(before)))
+        })
     }
-}
-
-/// What is known about when an answer was true that was asked for within `asked`.
-fn stamp(
-    answer: &Answer,
-    as_of_field: Option<&str>,
-    call: &ResolvedCall,
-    set: &SetContext,
-    asked: (Mono, Mono),
-) -> reading::Stamp {
-    let mut stamp = answer.stamp.clone().unwrap_or_else(|| {
-        let mut receipt = reading::Stamp::receipt(set.timeline.at(asked.0), set.timeline.at(asked.1));
-        if as_of_field.is_some() {
-            receipt.earliest = None;
-        }
-        receipt
-    });
-    if let Some(field) = as_of_field
-        && let Some(time) = as_of::field(&answer.value, field)
-    {
-        // Data is no fresher than the older of what its source and its own field say.
-        stamp.source_time = Some(stamp.source_time.map_or(time, |own| own.min(time)));
-        if stamp.basis == Basis::Receipt {
-            stamp.basis = Basis::Field;
-        }
-    }
-    if stamp.source.is_none() {
-        stamp.source = call.facts.source.clone();
-    }
-    stamp
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use futures_util::future::BoxFuture;
     use serde_json::{Value, json};
     use tower::ServiceExt;
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower::util::Oneshot;
@@ -89,14 +89,13 @@ impl<S: Service<CallRequest, Error = CallError>> Future for ResponseFuture<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if this.span.is_disabled() {
-            return this.inner.poll(cx);
-        }
         let _entered = this.span.enter();
-        let result = this.inner.poll(cx);
-        if let Poll::Ready(Err(error)) = &result {
+        let result = ready!(this.inner.poll(cx));
+        if let Err(error) = &result
+            && !this.span.is_disabled()
+        {
             this.span.record("code", tracing::field::debug(error.code()));
         }
-        result
+        Poll::Ready(result)
     }
 }
