@@ -79,6 +79,25 @@ async fn chains_of_keys_cost_their_critical_path() {
     assert!(lab.log.ms() <= 103, "{} ms", lab.log.ms());
 }
 
+/// Three writers of one key; the second is answered early, because its input failed, while the first still runs. The
+/// third waits for the first all the same.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_not_taken_over_the_head_of_its_holder() {
+    let lab = Lab::new();
+    let keys = |_: &_| Ok::<_, coeval::BoxError>(Keys { reads: vec![], writes: vec!["k".into()] });
+    lab.tool(ToolSpec::read("keyed").keys(PerCall::decide(keys)).dependency("plenty"));
+    let report = lab
+        .run([
+            call("f", "read", json!({"then": "fail"})),
+            call("", "keyed", json!({"ms": 100})),
+            call("", "keyed", json!({"value": "{{f}}"})),
+            call("", "keyed", json!({"ms": 1})),
+        ])
+        .await;
+    assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::Ok, Outcome::DependencyFailed, Outcome::Ok]);
+    assert_eq!(lab.log.span(3).began, 100);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_failure_keeps_its_siblings() {
     let lab = Lab::new();
@@ -118,8 +137,10 @@ async fn a_placeholder_is_filled_in_with_its_json_type() {
             call("c1", "read", json!({"ms": 5, "value": {"rows": [{"threshold": 15000}]}})),
             call("c2", "read2", json!({"value": "{{c1.threshold}}"})),
             call("c3", "read2", json!({"value": "over {{c1.rows[0].threshold}}?"})),
+            call("c4", "read2", json!({"value": "Dear {{{{name}}"})),
         ])
         .await;
+    assert_eq!(report.results[3].value, Some(json!("Dear {{name}}")));
     assert_eq!(report.results[1].value, Some(json!(15000)));
     assert_eq!(report.results[2].value, Some(json!("over 15000?")));
     assert_eq!(report.results[1].facts.leans_on, [0]);

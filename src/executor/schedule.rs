@@ -53,6 +53,9 @@ pub(super) struct Schedule<'p> {
     starts: Vec<usize>,
     /// How many edges each call waits for.
     waits: Vec<usize>,
+    /// How many of them are for keys: a call that is answered early hands its keys on when it has got them.
+    keys: Vec<usize>,
+    settled: Vec<bool>,
 }
 
 impl<'p> Schedule<'p> {
@@ -62,10 +65,13 @@ impl<'p> Schedule<'p> {
         for (index, stage) in plan.stages.iter().enumerate() {
             stage.iter().for_each(|&position| stage_of[position] = index);
         }
-        let mut waits = vec![0; calls];
+        let (mut waits, mut keys) = (vec![0; calls], vec![0; calls]);
         let mut starts = vec![0; calls + 1];
         for edge in &plan.edges {
             edge.after.iter().for_each(|&position| waits[position] += 1);
+            if edge.reason == EdgeReason::Key {
+                edge.after.iter().for_each(|&position| keys[position] += 1);
+            }
             edge.before.iter().for_each(|&position| starts[position + 1] += 1);
         }
         for position in 0..calls {
@@ -87,6 +93,8 @@ impl<'p> Schedule<'p> {
             leads,
             starts,
             waits,
+            keys,
+            settled: vec![false; calls],
             plan,
         }
     }
@@ -131,9 +139,13 @@ impl<'p> Schedule<'p> {
     /// A call has settled. Must be said once of each.
     pub(super) fn settle(&mut self, position: usize, ok: bool, out: &mut VecDeque<Release>) {
         self.left[self.stage_of[position]] -= 1;
+        self.settled[position] = true;
         for lead in self.starts[position]..self.starts[position + 1] {
             let index = self.leads[lead];
             let (edge, state) = (&self.plan.edges[index], &mut self.edges[index]);
+            if edge.reason == EdgeReason::Key {
+                continue;
+            }
             state.left -= 1;
             if state.fired {
                 continue;
@@ -142,9 +154,7 @@ impl<'p> Schedule<'p> {
                 EdgeReason::After | EdgeReason::Placeholder if !ok => Some(false),
                 EdgeReason::Precondition if ok => Some(true),
                 EdgeReason::Precondition => (state.left == 0).then_some(false),
-                EdgeReason::After | EdgeReason::Placeholder | EdgeReason::Key | EdgeReason::Guess => {
-                    (state.left == 0).then_some(true)
-                }
+                _ => (state.left == 0).then_some(true),
             };
             match met {
                 None => {}
@@ -156,6 +166,38 @@ impl<'p> Schedule<'p> {
                     state.fired = true;
                     let failed = edge.after.iter();
                     out.extend(failed.map(|&after| Release::Failed { position: after, edge: index, culprit: position }));
+                }
+            }
+        }
+        if self.keys[position] == 0 {
+            self.hand_keys_on(position, out);
+        }
+    }
+
+    /// A settled call that has got its keys passes them to whoever is next.
+    ///
+    /// A call may be answered before they are its: its input failed, or it was cancelled, while the holder before it
+    /// still runs. Who comes after it must wait for that one, and the plan says so by this chain only.
+    fn hand_keys_on(&mut self, position: usize, out: &mut VecDeque<Release>) {
+        let mut others = Vec::new();
+        let mut next = Some(position);
+        while let Some(position) = next.take().or_else(|| others.pop()) {
+            for lead in self.starts[position]..self.starts[position + 1] {
+                let index = self.leads[lead];
+                let edge = &self.plan.edges[index];
+                if edge.reason != EdgeReason::Key {
+                    continue;
+                }
+                self.edges[index].left -= 1;
+                if self.edges[index].left > 0 {
+                    continue;
+                }
+                for &after in &edge.after {
+                    self.keys[after] -= 1;
+                    self.meet(after, out);
+                    if self.keys[after] == 0 && self.settled[after] {
+                        others.push(after);
+                    }
                 }
             }
         }
@@ -205,5 +247,19 @@ mod tests {
         assert!(schedule.can_advance());
         schedule.advance(&mut out);
         assert_eq!(out, [Release::Ready(1)]);
+    }
+
+    /// The second holder of a key is answered early; the third must not overtake the first.
+    #[test]
+    fn a_key_is_handed_on_by_those_that_have_got_it() {
+        let key = |before, after| edge(EdgeReason::Key, &[before], &[after]);
+        let plan = plan(&[&[0, 1, 2, 3]], vec![key(0, 1), key(1, 2), key(2, 3)]);
+        let mut out = VecDeque::new();
+        let mut schedule = Schedule::new(&plan, 4);
+        schedule.settle(1, false, &mut out);
+        schedule.settle(2, false, &mut out);
+        assert_eq!(out, []);
+        schedule.settle(0, true, &mut out);
+        assert_eq!(out, [Release::Ready(1), Release::Ready(2), Release::Ready(3)]);
     }
 }

@@ -54,14 +54,11 @@ impl Engine<'_> {
         let position = call.position;
         let plan = &self.planned.plan;
         let references = plan.references_of(position);
-        let mut arguments = Arc::clone(&call.arguments);
-        if !references.is_empty() {
-            let slots = &self.slots;
-            let value_of = |producer: usize| slots[producer].result.as_ref().and_then(|result| result.value.as_ref());
-            arguments = dependency::substitute(&arguments, references, value_of)?;
-            let producers: Vec<usize> = references.iter().map(|reference| reference.producer).collect();
-            self.slots[position].leans_on.extend(producers);
-        }
+        let slots = &self.slots;
+        let value_of = |producer: usize| slots[producer].result.as_ref().and_then(|result| result.value.as_ref());
+        // Without references, too: escaped braces must lose their escape. It costs nothing where there are no braces.
+        let arguments = dependency::substitute(&call.arguments, references, value_of)?;
+        self.slots[position].leans_on.extend(references.iter().map(|reference| reference.producer));
         for guess in plan.guesses_of(position) {
             let slots = &self.slots;
             let checked = dependency::check_guess(guess, |producer| {
