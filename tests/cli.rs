@@ -352,9 +352,6 @@ fn colours_are_for_terminals_or_for_those_who_ask() {
         ),
         "JSON never is"
     );
-    let mut command = folder.command(["run", "henderson/set.json"]);
-    let quiet = Ran::from(command.env("NO_COLOR", "1").output().expect("the command starts")).exits(0);
-    assert!(!coloured(&quiet));
 }
 
 /// A pager that was closed has seen enough.

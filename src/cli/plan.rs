@@ -8,8 +8,7 @@ use coeval::plan::{Decision, text};
 use serde::Serialize;
 
 use super::input::Named;
-use super::terminal::STRONG;
-use super::{Ending, Failure, Plan, Terminal};
+use super::{Ending, Failure, Plan, Terminal, run::heading};
 
 /// The answer, by contract.
 #[derive(Serialize)]
@@ -26,7 +25,7 @@ pub(super) async fn plan(command: Plan, terminal: &Terminal) -> Result<Ending, F
     } = super::build(&command.sets.config(terminal)?, terminal).await?;
     let coordinator = coordinator.build();
     let mut ending = Ending::Fine;
-    for Named { from, set } in sets {
+    for (number, Named { from, set }) in sets.into_iter().enumerate() {
         let planned = coordinator
             .plan(set)
             .map_err(|error| Failure::new(format!("{from} can't be planned")).because(&error))?;
@@ -45,10 +44,7 @@ pub(super) async fn plan(command: Plan, terminal: &Terminal) -> Result<Ending, F
             };
             terminal.print_json(&answer, &command.output, several)?;
         } else {
-            let heading = match several {
-                true => format!("{}\n\n", terminal.paint.with(STRONG, &from)),
-                false => String::new(),
-            };
+            let heading = heading(&from, number, several, terminal);
             let calls: Vec<_> = planned
                 .calls
                 .iter()

@@ -1,6 +1,7 @@
 //! `coeval run`: sets in, reports out.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use coeval::call::{CallSet, Purpose, Require};
@@ -8,6 +9,7 @@ use coeval::config::Assembly;
 use coeval::coordinator::Coordinator;
 use coeval::report::{SetReport, Status, text};
 use coeval::run::{Event, Events};
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +39,7 @@ pub(super) async fn run(command: Run, terminal: &Terminal) -> Result<Ending, Fai
     let coordinator = coordinator.build();
     let interrupted = interrupts();
     let mut ending = Ending::Fine;
-    for Named { from, mut set } in sets {
+    for (number, Named { from, mut set }) in sets.into_iter().enumerate() {
         if command.require.is_some() {
             set.require = Some(Require::Comparable);
         }
@@ -52,14 +54,9 @@ pub(super) async fn run(command: Run, terminal: &Terminal) -> Result<Ending, Fai
         if command.output.is_json() {
             terminal.print_json(&report, &command.output, several)?;
         } else {
-            let heading = match several {
-                true => format!("{}\n\n", terminal.paint.with(STRONG, &from)),
-                false => String::new(),
-            };
-            terminal.print(&format!(
-                "{heading}{}",
-                text::render(&report, terminal.paint.palette())
-            ))?;
+            let heading = heading(&from, number, several, terminal);
+            let text = text::render(&report, terminal.paint.palette());
+            terminal.print(&format!("{heading}{text}"))?;
         }
         session.leave(report);
         if interrupted.is_cancelled() {
@@ -72,6 +69,15 @@ pub(super) async fn run(command: Run, terminal: &Terminal) -> Result<Ending, Fai
     }
     super::shut_down(coordinator, &sources).await;
     Ok(ending)
+}
+
+/// What stands above the text of a set, if it is one of several.
+pub(super) fn heading(from: &str, number: usize, several: bool, terminal: &Terminal) -> String {
+    let gap = if number > 0 { "\n" } else { "" };
+    match several {
+        true => format!("{gap}{}\n\n", terminal.paint.with(STRONG, from)),
+        false => String::new(),
+    }
 }
 
 /// What the sets of one run know of those before them.
@@ -162,11 +168,19 @@ fn interrupts() -> CancellationToken {
     let told = token.clone();
     tokio::spawn(async move {
         // Where Ctrl-C can't be listened to, it does what it always does.
-        if tokio::signal::ctrl_c().await.is_ok() {
-            told.cancel();
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(INTERRUPTED);
-            }
+        if tokio::signal::ctrl_c().await.is_err() {
+            return;
+        }
+        let mut again = pin!(tokio::signal::ctrl_c());
+        // Asked once so that it listens before anybody is told that there may be a second.
+        let already = again.as_mut().now_or_never();
+        told.cancel();
+        let ended = match already {
+            Some(ended) => ended,
+            None => again.await,
+        };
+        if ended.is_ok() {
+            std::process::exit(INTERRUPTED);
         }
     });
     token

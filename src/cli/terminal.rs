@@ -75,11 +75,7 @@ impl Terminal {
     pub(super) fn new(color: Color) -> Self {
         // The convention: set to anything but nothing, no program colours its output by itself.
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let paint = |is_terminal: bool| match color {
-            Color::Always => Paint(true),
-            Color::Never => Paint(false),
-            Color::Auto => Paint(is_terminal && !unwanted),
-        };
+        let paint = |is_terminal| Paint(is_coloured(color, is_terminal, unwanted));
         Self {
             paint: paint(io::stdout().is_terminal()),
             errors: paint(io::stderr().is_terminal()),
@@ -161,6 +157,15 @@ impl Terminal {
     }
 }
 
+/// What was typed comes first, then what the user wants everywhere, then what the stream is.
+fn is_coloured(color: Color, is_terminal: bool, unwanted: bool) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => is_terminal && !unwanted,
+    }
+}
+
 impl Output {
     /// Whether the result is JSON.
     pub(super) fn is_json(&self) -> bool {
@@ -182,4 +187,25 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+        assert!(is_coloured(Color::Auto, true, false));
+        assert!(!is_coloured(Color::Auto, true, true), "NO_COLOR");
+        assert!(!is_coloured(Color::Auto, false, false));
+        assert!(!is_coloured(Color::Never, true, false));
+        assert!(is_coloured(Color::Always, false, true));
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("unbreakable is", 4), ["unbreakable", "is"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
 }

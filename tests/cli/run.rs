@@ -1,6 +1,9 @@
 //! `coeval run`: reports, sessions, exit codes, cancellation.
 
-use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::io::{BufRead, BufReader};
+#[cfg(target_os = "linux")]
+use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
@@ -247,27 +250,8 @@ fn ctrl_c_cancels_the_set_and_every_call_is_answered() {
         "slow.json",
         json!({"calls": [{"tool": "one"}, {"tool": "count_forever"}]}).to_string(),
     );
-    let mut command = folder.command(["run", "--format", "json", "slow.json"]);
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    let interrupt = || {
-        let pid = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &pid])
-                .status()
-                .expect("there is kill")
-                .success()
-        );
-    };
-    // Before it listens, the signal would just end it.
-    while !listens_for_interrupt(child.id()) {
-        std::thread::yield_now();
-    }
-    interrupt();
+    let child = start(&folder, "slow.json");
+    interrupt(&child);
     let ran = Ran::from(child.wait_with_output().expect("the command ends")).exits(1);
     let report = ran.json();
     assert_eq!(report["status"], "cancelled");
@@ -275,6 +259,57 @@ fn ctrl_c_cancels_the_set_and_every_call_is_answered() {
     let outcome = report["results"][1]["outcome"].as_str().unwrap();
     assert!(["cancelled", "not_started"].contains(&outcome), "{outcome}");
     ran.says(&["cancelling"]);
+}
+
+/// A write that was cancelled is waited for; who can't wait says so again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    let folder = Folder::new();
+    folder.write("counted.db", "").write(
+        "tools.yaml",
+        "kind: source\nname: counted\ntype: sqlite\ndatabase: counted.db\n---\n\
+         kind: tool\nname: keep_counting\ntype: sqlite-sql\nsource: counted\ndescription: Writes for hours.\n\
+         statement: CREATE TABLE counted AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+         SELECT count(*) AS counted FROM n\n",
+    );
+    folder.write(
+        "write.json",
+        json!({"calls": [{"tool": "keep_counting"}]}).to_string(),
+    );
+    let mut child = start(&folder, "write.json");
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    // SQLite's journal tells that the write has begun.
+    while !folder.path("counted.db-journal").exists() {
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    assert!(stderr.any(|line| line.is_ok_and(|line| line.contains("cancelling"))));
+    interrupt(&child);
+    let ran = Ran::from(child.wait_with_output().expect("the command ends")).exits(130);
+    assert_eq!(ran.stdout, "");
+}
+
+/// Starts a set, and returns when the command listens for Ctrl-C: before, the signal would just end it.
+#[cfg(target_os = "linux")]
+fn start(folder: &Folder, set: &str) -> Child {
+    let mut command = folder.command(["run", "--format", "json", set]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    while !listens_for_interrupt(child.id()) {
+        std::thread::yield_now();
+    }
+    child
+}
+
+#[cfg(target_os = "linux")]
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("there is kill").success());
 }
 
 /// Whether a process has a handler for SIGINT, as Linux tells it.
