@@ -8,6 +8,7 @@
 //!
 //! A read that asks for the current time is given its view's time instead, so that all reads of a view agree on it
 //! (hole 6) and their answers stay functions of the view. What can't be made one is [`CheckedSql::restless`].
+//! One thing isn't looked for: a column that holds the text `now` and is given to a function of the clock.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -37,9 +37,9 @@ use opened::{Opened, is_stale};
 /// How long a statement that was told to stop may take before its connection is given up.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often, and after what waits, the log is asked whether it explains a write to the file: a copying that is under way
+/// How often, and after how many milliseconds, the log is asked whether it explains a write to the file: a copying that is under way
 /// is entered only when it is done.
-const LOG_QUESTIONS: [u64; 4] = [0, 2, 10, 40];
+const LOG_QUESTIONS: [u64; 6] = [0, 2, 10, 40, 160, 320];
 
 /// A snapshot of a SQLite database.
 pub struct SqliteView(Arc<Inner>);
