@@ -543,7 +543,10 @@ impl Inner {
     async fn holds(&self) -> Result<(), &'static str> {
         let Some(before) = self.written else { return Ok(()) };
         for wait in LOG_QUESTIONS {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
+            // A timer of no time at all still waits for the next tick.
+            if wait > 0 {
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+            }
             let Some(look) = self.generation.look()? else {
                 return Ok(());
             };
