@@ -174,7 +174,16 @@ impl Engine<'_> {
         let call = service.oneshot(request);
         self.pool.push(match alone {
             false => Execution::Here { position, call },
-            true => Execution::Spawned { position, tool: name, task: self.settings.owner.spawn(call) },
+            true => {
+                // A view that it opened itself may be older than what it wrote: nobody reads on through it (B42).
+                let views = self.planned.views.clone();
+                let alone = async move {
+                    let result = call.await;
+                    views.close().await;
+                    result
+                };
+                Execution::Spawned { position, tool: name, task: self.settings.owner.spawn(alone) }
+            }
         });
     }
 }
