@@ -4,6 +4,7 @@
 //! camelCase; timestamps RFC 3339 in UTC with microseconds; durations in milliseconds as numbers. A result that is not
 //! ok has an `error` and no `value`; one that is ok has a `value` and no `error` (and neither if it was withheld).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -373,7 +374,7 @@ impl Consistency {
             excluded: (0..calls)
                 .map(|call| Excluded {
                     call,
-                    why: why.to_owned(),
+                    why: why.into(),
                 })
                 .collect(),
             widest: None,
@@ -417,7 +418,7 @@ pub struct Excluded {
     /// Its position.
     pub call: usize,
     /// Why.
-    pub why: String,
+    pub why: Cow<'static, str>,
 }
 
 /// The trouble to show a user.

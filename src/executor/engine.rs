@@ -57,6 +57,9 @@ impl Future for Execution {
     }
 }
 
+/// Positions that one execution answers.
+pub(super) type Answers = smallvec::SmallVec<[usize; 2]>;
+
 /// One call's state.
 #[derive(Default)]
 pub(super) struct Slot {
@@ -65,7 +68,7 @@ pub(super) struct Slot {
     /// The position whose execution answers this call; its own if it is dispatched itself.
     pub(super) execution: Option<usize>,
     /// While it executes: every call it answers, itself first unless it was cancelled.
-    pub(super) answers: Vec<usize>,
+    pub(super) answers: Answers,
     pub(super) arguments: Option<Arc<Map<String, Value>>>,
     pub(super) leans_on: Vec<usize>,
     pub(super) leans_on_earlier: bool,
@@ -177,7 +180,8 @@ pub(super) async fn run(settings: &Settings, planned: Planned) -> SetReport {
     engine.drive().await;
     ends.armed = false;
     planned.views.close().await;
-    engine.report()
+    let told = engine.told();
+    told.report(planned)
 }
 
 impl Engine<'_> {

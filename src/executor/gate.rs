@@ -4,7 +4,7 @@
 //! removed, its own classifier may answer differently, its set may have ended. What is found exclusive only now waits for
 //! all that runs, and holds back every later call that has not started.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
@@ -19,6 +19,9 @@ use crate::request::{CallRequest, Start, StartGate};
 use crate::run::{Control, Event};
 use crate::snapshot::Views;
 use crate::tool::Class;
+
+/// Names of tools.
+pub(super) type Names = std::collections::HashSet<Arc<str>, foldhash::fast::RandomState>;
 
 /// Why nothing more of a set starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +75,7 @@ pub(super) struct Gate {
     recheck: bool,
     /// What the plan took each call for.
     planned: Vec<Class>,
-    called: HashSet<Arc<str>>,
+    called: Names,
     views: Views,
     timeline: Timeline,
     control: Control,
@@ -85,6 +88,8 @@ struct State {
     running: usize,
     /// How many writes and exclusive calls have started.
     epoch: usize,
+    /// Whether a call was told to wait since the last change.
+    waited_for: bool,
     /// Calls that run alone now.
     alone: BTreeSet<usize>,
     /// Calls found exclusive at their start, waiting for what runs.
@@ -92,10 +97,10 @@ struct State {
     started: Vec<Option<Started>>,
     tools: Vec<Option<Arc<Registered>>>,
     /// Calls to be dispatched anew: their tool was replaced, or they are no reads any more.
-    restart: HashSet<usize>,
+    restart: BTreeSet<usize>,
     /// Calls for which a before-hook threw.
-    thrown: HashSet<usize>,
-    succeeded: HashSet<Arc<str>>,
+    thrown: BTreeSet<usize>,
+    succeeded: Names,
 }
 
 pub(super) struct GateSettings {
@@ -104,7 +109,7 @@ pub(super) struct GateSettings {
     pub(super) generation: u64,
     pub(super) recheck: bool,
     pub(super) planned: Vec<Class>,
-    pub(super) called: HashSet<Arc<str>>,
+    pub(super) called: Names,
     pub(super) views: Views,
     pub(super) timeline: Timeline,
     pub(super) control: Control,
@@ -119,13 +124,14 @@ impl Gate {
                 turn_ended_by: None,
                 running: 0,
                 epoch: 0,
+                waited_for: false,
                 alone: BTreeSet::new(),
                 holding: BTreeSet::new(),
                 started: vec![None; planned.len()],
                 tools: vec![None; planned.len()],
-                restart: HashSet::new(),
-                thrown: HashSet::new(),
-                succeeded: HashSet::new(),
+                restart: BTreeSet::new(),
+                thrown: BTreeSet::new(),
+                succeeded: Names::default(),
             }),
             changed: Arc::new(Notify::new()),
             hooks,
@@ -200,8 +206,11 @@ impl Gate {
         state.alone.remove(&position);
         state.holding.remove(&position);
         let restart = !state.restart.is_empty() && state.restart.remove(&position);
+        let waited_for = std::mem::take(&mut state.waited_for);
         drop(state);
-        self.changed.notify_waiters();
+        if waited_for {
+            self.changed.notify_waiters();
+        }
         restart
     }
 
@@ -294,6 +303,7 @@ impl StartGate for Gate {
             // Registered while the state is locked, so that no change in between is missed.
             let mut changed = Box::pin(Arc::clone(&self.changed).notified_owned());
             changed.as_mut().enable();
+            state.waited_for = true;
             return Start::Hold(changed);
         }
         let at = self.timeline.mono();

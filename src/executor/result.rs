@@ -1,11 +1,14 @@
 //! What is told of each call, and of the set.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::gate::Ended;
+use super::gate::{Ended, Names};
+use serde_json::Value;
+
 use crate::clock::Moment;
+use crate::layer::plan::Planned;
 use crate::reading::{Outcome, Reading, UnprovenReason, ViewId};
 use crate::report::{Asked, CallFacts, CallResult, Consistency, Route, SetReport, Status, millis};
 
@@ -67,7 +70,8 @@ impl Engine<'_> {
         }
     }
 
-    pub(super) fn report(mut self) -> SetReport {
+    /// The set as far as it can be told without its plan, which the engine only borrows.
+    pub(super) fn told(mut self) -> Told {
         let planned = self.planned;
         let set = &planned.request.set;
         let unsound: HashMap<ViewId, UnprovenReason> =
@@ -81,39 +85,59 @@ impl Engine<'_> {
             results.push(result);
         }
         let mut called = set.called.clone();
-        let mut known: HashSet<Arc<str>> = called.iter().cloned().collect();
+        let mut known: Names = called.iter().cloned().collect();
         for result in &results {
             let counts = result.is_ok()
                 || (planned.policy.failures_count_as_called && result.attempts > 0);
             let name = result.via.as_ref().unwrap_or(&result.tool);
             for name in [name, &result.tool] {
-                if counts && known.insert(Arc::clone(name)) {
+                if counts && !known.contains(name) {
+                    known.insert(Arc::clone(name));
                     called.push(Arc::clone(name));
                 }
             }
         }
-        let calls = results.len();
-        let mut asked = Asked::of(set);
-        asked.spread_on_points = planned.policy.spread_on_points;
-        SetReport {
-            set_id: planned.request.set_id.to_string(),
+        Told {
             status: match self.gate.ended() {
                 Some(Ended::Cancelled) => Status::Cancelled,
                 _ if self.fatal => Status::Fatal,
                 _ if self.aborted => Status::Aborted,
                 _ => Status::Complete,
             },
+            called,
+            extra: self.extra,
+            results,
+        }
+    }
+}
+
+/// What became of a set's calls.
+pub(super) struct Told {
+    status: Status,
+    called: Vec<Arc<str>>,
+    extra: Option<Value>,
+    results: Vec<CallResult>,
+}
+
+impl Told {
+    /// The report, not judged yet.
+    pub(super) fn report(self, planned: Planned) -> SetReport {
+        let mut asked = Asked::of(&planned.request.set);
+        asked.spread_on_points = planned.policy.spread_on_points;
+        SetReport {
+            set_id: planned.request.set_id.to_string(),
+            status: self.status,
             issued_at: planned.timeline.issued(),
             elapsed_ms: millis(planned.timeline.elapsed()),
             policy: planned.policy.name,
             time_zone: "UTC".to_owned(),
-            called,
+            called: self.called,
             pin: None,
-            decision: planned.decision.clone(),
-            plan: planned.plan.clone(),
-            route: Route { extra: self.extra, ..planned.route.clone() },
-            results,
-            consistency: Consistency::not_judged(calls),
+            decision: planned.decision,
+            plan: planned.plan,
+            route: Route { extra: self.extra, ..planned.route },
+            consistency: Consistency::not_judged(self.results.len()),
+            results: self.results,
             note: String::new(),
             asked,
         }

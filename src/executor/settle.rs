@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::engine::Engine;
+use super::engine::{Answers, Engine};
 use super::gate::Ended;
 use crate::plan::{self, EdgeReason, FailurePolicy};
 use crate::reading::{CallError, ErrorClass, ErrorCode, Outcome, Reading, ViewId};
@@ -68,7 +68,7 @@ impl Engine<'_> {
     }
 
     /// The tool was replaced between plan and start: the call is resolved again, and meets the new one.
-    pub(super) fn dispatch_anew(&mut self, position: usize, answers: Vec<usize>) {
+    pub(super) fn dispatch_anew(&mut self, position: usize, answers: Answers) {
         let call = Arc::clone(self.call(position));
         let Some(tool) = self.planned.registry.get(&call.tool) else {
             let message = format!("The tool {:?} was removed before this call started.", call.tool);
@@ -206,10 +206,10 @@ impl Engine<'_> {
             let message = "The call was cancelled before it started.";
             return self.settle_error(position, CallError::new(ErrorCode::SetCancelled, message), None);
         };
-        if self.slots[leader].answers == [position] {
+        if self.slots[leader].answers[..] == [position] {
             return self.set.signals.cancel(leader);
         }
-        self.slots[leader].answers.retain(|&answered| answered != position);
+        self.slots[leader].answers.retain(|answered| *answered != position);
         let error = match self.gate.started(leader) {
             Some(_) => CallError::new(ErrorCode::Cancelled, "The call was cancelled."),
             None => CallError::new(ErrorCode::SetCancelled, "The call was cancelled before it started."),

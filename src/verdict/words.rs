@@ -22,14 +22,14 @@ pub(super) struct Case<'a> {
 
 impl Case<'_> {
     /// Why a call is in no group.
-    pub(super) fn why(&self, call: usize, why: Why) -> String {
+    pub(super) fn why(&self, call: usize, why: Why) -> Cow<'static, str> {
         let name = |position| Name {
             members: self.members,
             position,
         };
         match why {
             Why::Write => "It writes, and a write is no reading.".into(),
-            Why::Missing => format!("It has no value: {}.", outcome(self.members[call].outcome)),
+            Why::Missing => format!("It has no value: {}.", outcome(self.members[call].outcome)).into(),
             Why::Timeless => "When it was true is not known.".into(),
             Why::Unsound(UnprovenReason::DefinitionsChanged) => {
                 "What it read was replaced or redefined while it was read.".into()
@@ -46,7 +46,8 @@ impl Case<'_> {
                 Some(_) => format!(
                     "An argument came from {}, which was read at another moment and may have changed since.",
                     name(producer)
-                ),
+                )
+                .into(),
                 None => "An argument came from a call that is not in the set.".into(),
             },
             Why::StaleEarlier => {
