@@ -204,13 +204,14 @@ impl Engine<'_> {
                 return;
             }
             let woken = poll_fn(|cx| {
-                if let Poll::Ready(Some((position, result))) = self.pool.poll_next_unpin(cx) {
-                    return Poll::Ready(Woken::Finished(position, result));
-                }
+                // Before the pool: what a commit changes holds for the calls that start next (DS-07).
                 if let Some(commit) = &mut committing
                     && commit.poll_unpin(cx).is_ready()
                 {
                     return Poll::Ready(Woken::Committed);
+                }
+                if let Poll::Ready(Some((position, result))) = self.pool.poll_next_unpin(cx) {
+                    return Poll::Ready(Woken::Finished(position, result));
                 }
                 if ordered.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Woken::Ordered);

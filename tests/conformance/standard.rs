@@ -124,7 +124,7 @@ mod run {
         assert_eq!(of(PolicyName::Atlas).await, (1, 50));
     }
 
-    /// A call is classified again when it starts (not once, as LC and GO do).
+    /// A call is classified again when it starts (not once): the call before it may have changed what it is.
     #[tokio::test(start_paused = true)]
     async fn a_call_is_classified_again_when_it_starts() {
         let of = async |policy| {
@@ -148,7 +148,5 @@ mod run {
         };
         assert_eq!(of(STANDARD).await, (Class::Write, 1));
         assert_eq!(of(PolicyName::Harness).await, (Class::Write, 1));
-        assert_eq!(of(PolicyName::Go).await.1, 2);
-        assert_eq!(of(PolicyName::Loopctl).await.1, 2);
     }
 }
