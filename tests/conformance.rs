@@ -130,5 +130,8 @@ fn watched(lab: &Lab, watcher: &Arc<Watcher>) -> Coordinator {
 /// A tool's keys: what the argument `key` names, as a reader.
 fn key_of(arguments: &coeval::tool::ArgumentMap) -> Result<coeval::tool::Keys, coeval::BoxError> {
     let key = arguments.get("key").and_then(serde_json::Value::as_str);
-    Ok(coeval::tool::Keys { reads: key.map(Into::into).into_iter().collect(), writes: Vec::new() })
+    Ok(coeval::tool::Keys {
+        reads: key.map(Into::into).into_iter().collect(),
+        writes: Vec::new(),
+    })
 }

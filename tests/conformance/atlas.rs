@@ -268,20 +268,29 @@ mod run {
     async fn a_rejection_names_its_tool_and_leaves_the_others() {
         let lab = Lab::new();
         let fails = |_: CallRequest| async { Err::<Value, _>(std::io::Error::other("connection reset")) };
-        lab.registry.register(Tool::raw_fn(ToolSpec::read("list_orders"), fails)).unwrap();
+        lab.registry
+            .register(Tool::raw_fn(ToolSpec::read("list_orders"), fails))
+            .unwrap();
         let mut calls = reads(&[5, 5]);
         calls.insert(1, call("", "list_orders", json!({})));
         let report = run_under(ATLAS, &lab, calls).await;
         assert_eq!(outcomes(&report), [Outcome::Ok, Outcome::Failed, Outcome::Ok]);
         let error = report.results[1].error.as_ref().unwrap();
-        assert_eq!((error.class, error.code), (ErrorClass::Unavailable, ErrorCode::CallFailed));
+        assert_eq!(
+            (error.class, error.code),
+            (ErrorClass::Unavailable, ErrorCode::CallFailed)
+        );
         assert_eq!(error.message, "Could not complete list_orders: connection reset");
     }
 
     fn tickets() -> Lab {
         let lab = Lab::new();
         lab.tool(ToolSpec::read("search_tickets").dependency("plenty"));
-        lab.tool(ToolSpec::read("open_ticket").preconditions(["search_tickets"]).dependency("plenty"));
+        lab.tool(
+            ToolSpec::read("open_ticket")
+                .preconditions(["search_tickets"])
+                .dependency("plenty"),
+        );
         lab
     }
 
@@ -290,20 +299,36 @@ mod run {
     async fn what_was_called_is_told_after_the_set() {
         let lab = tickets();
         let open = || call("", "open_ticket", json!({}));
-        let report = run_under(ATLAS, &lab, [open(), call("", "search_tickets", json!({"ms": 10}))]).await;
+        let report = run_under(
+            ATLAS,
+            &lab,
+            [open(), call("", "search_tickets", json!({"ms": 10}))],
+        )
+        .await;
         assert_eq!(report.decision.reason, Some(Condition::ConcurrentPrecondition));
         assert_eq!(codes(&report), [Some(ErrorCode::PreconditionUnmet), None]);
-        assert_eq!(report.called.iter().map(|name| &**name).collect::<Vec<_>>(), ["search_tickets"]);
+        assert_eq!(
+            report.called.iter().map(|name| &**name).collect::<Vec<_>>(),
+            ["search_tickets"]
+        );
         let mut next = under(ATLAS, [open()]);
         next.called = report.called;
-        assert_eq!(outcomes(&lab.coordinator().run(next).await.unwrap()), [Outcome::Ok]);
+        assert_eq!(
+            outcomes(&lab.coordinator().run(next).await.unwrap()),
+            [Outcome::Ok]
+        );
     }
 
     /// AT-24: by the published rule a failed call counts as called; the standard policy counts successes only.
     #[tokio::test(start_paused = true)]
     async fn a_failed_call_counts_as_called_by_the_published_rule_only() {
         for (policy, counts) in [(ATLAS, true), (PolicyName::Standard, false)] {
-            let report = run_under(policy, &tickets(), [call("", "search_tickets", json!({"then": "fail"}))]).await;
+            let report = run_under(
+                policy,
+                &tickets(),
+                [call("", "search_tickets", json!({"then": "fail"}))],
+            )
+            .await;
             assert_eq!(!report.called.is_empty(), counts, "{policy}");
         }
     }
@@ -319,7 +344,9 @@ mod run {
             }
             Ok::<_, CallError>(Answer::new(json!(name)).stamp(stamp))
         };
-        lab.registry.register(Tool::raw_fn(ToolSpec::read(name), body)).unwrap();
+        lab.registry
+            .register(Tool::raw_fn(ToolSpec::read(name), body))
+            .unwrap();
     }
 
     async fn spread_of(stamps: &[Option<i64>]) -> SetReport {
@@ -338,11 +365,17 @@ mod run {
     async fn over_the_tolerance_is_told_and_at_the_tolerance_is_not() {
         let report = spread_of(&[Some(0), Some(1_000_000), Some(2_001_000)]).await;
         let issue = report.consistency.issue.as_ref().expect("2.001 s is over 2 s");
-        assert_eq!((issue.kind, issue.spread_ms), (IssueKind::InconsistentViews, Some(2001.0)));
+        assert_eq!(
+            (issue.kind, issue.spread_ms),
+            (IssueKind::InconsistentViews, Some(2001.0))
+        );
         assert_eq!(report.consistency.inconsistent, Some(true));
         assert_eq!(report.issued_at.to_string(), "2026-03-01T09:00:00.000000Z");
         let report = spread_of(&[Some(0), Some(2_000_000)]).await;
-        assert_eq!((report.consistency.spread_ms, report.consistency.issue), (Some(2000.0), None));
+        assert_eq!(
+            (report.consistency.spread_ms, report.consistency.issue),
+            (Some(2000.0), None)
+        );
     }
 
     /// AT-12.
@@ -350,7 +383,10 @@ mod run {
     async fn fewer_than_two_stamps_are_no_inconsistency() {
         for stamps in [&[Some(0)][..], &[None, Some(9_000_000)]] {
             let report = spread_of(stamps).await;
-            assert_eq!((report.consistency.issue, report.consistency.spread_ms), (None, None));
+            assert_eq!(
+                (report.consistency.issue, report.consistency.spread_ms),
+                (None, None)
+            );
         }
     }
 
@@ -358,22 +394,35 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn missing_stamps_are_unknown() {
         let report = spread_of(&[Some(0), None, None, None]).await;
-        assert_eq!((report.consistency.spread_ms, report.consistency.inconsistent), (None, None));
-        assert_eq!((report.consistency.verdict, report.consistency.comparable), (VerdictKind::Unknown, Some(false)));
+        assert_eq!(
+            (report.consistency.spread_ms, report.consistency.inconsistent),
+            (None, None)
+        );
+        assert_eq!(
+            (report.consistency.verdict, report.consistency.comparable),
+            (VerdictKind::Unknown, Some(false))
+        );
     }
 
     /// AT-19: a value from the conversation is no guess, and a call doesn't depend on what it returns itself.
     #[tokio::test(start_paused = true)]
     async fn a_value_from_the_conversation_is_no_guess() {
         let lab = Lab::new();
-        lab.tool(ToolSpec::read("get_account").output_fields(["accountId"]).dependency("plenty"));
+        lab.tool(
+            ToolSpec::read("get_account")
+                .output_fields(["accountId"])
+                .dependency("plenty"),
+        );
         let get = || call("", "get_account", json!({"accountId": "a-1"}));
         assert!(run_under(ATLAS, &lab, [get()]).await.decision.parallel);
         let mut set = under(ATLAS, [get(), call("", "read", json!({"accountId": "a-1"}))]);
         set.known = vec![json!("a-1")];
         let report = lab.coordinator().run(set).await.unwrap();
         assert_eq!(outcomes(&report), [Outcome::Ok; 2]);
-        assert!(report.results.iter().all(|result| result.unverified.is_empty()), "{report:?}");
+        assert!(
+            report.results.iter().all(|result| result.unverified.is_empty()),
+            "{report:?}"
+        );
     }
 
     // ===== snapshots =====
@@ -391,7 +440,9 @@ mod run {
                     Ok::<_, CallError>(json!(world()))
                 }
             };
-            lab.registry.register(Tool::raw_fn(ToolSpec::read(name), body)).unwrap();
+            lab.registry
+                .register(Tool::raw_fn(ToolSpec::read(name), body))
+                .unwrap();
         }
         let body = move |_: CallRequest| {
             let now = world();
@@ -417,7 +468,10 @@ mod run {
             call("c1", "get_contract", json!({"account": "h"})),
             call("c2", "list_invoices", json!({"account": list_for})),
         ];
-        lab.coordinator().run(under(ATLAS, calls).question(question)).await.unwrap()
+        lab.coordinator()
+            .run(under(ATLAS, calls).question(question))
+            .await
+            .unwrap()
     }
 
     /// AT-14, AT-17, B77: for a comparison the snapshot tool runs once and gives one world, in the calls' own slots.
@@ -425,9 +479,17 @@ mod run {
     async fn a_comparison_is_answered_by_the_snapshot_tool() {
         let report = asked("Is Henderson's discount being applied?", "h").await;
         assert_eq!(report.route.taken, RouteTaken::SnapshotTool);
-        assert!(report.results.iter().all(|result| result.via.as_deref() == Some("account_snapshot")));
+        assert!(
+            report
+                .results
+                .iter()
+                .all(|result| result.via.as_deref() == Some("account_snapshot"))
+        );
         assert_eq!(report.results[0].value, report.results[1].value);
-        assert_eq!((report.consistency.verdict, report.consistency.comparable), (VerdictKind::SameView, Some(true)));
+        assert_eq!(
+            (report.consistency.verdict, report.consistency.comparable),
+            (VerdictKind::SameView, Some(true))
+        );
         assert_eq!(report.consistency.groups, [[0, 1]]);
     }
 
@@ -436,10 +498,16 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn a_report_is_answered_by_the_calls_themselves() {
         let report = asked("List all invoices and the contract", "h").await;
-        assert_eq!((report.route.purpose, report.route.taken), (Purpose::Report, RouteTaken::AsIs));
+        assert_eq!(
+            (report.route.purpose, report.route.taken),
+            (Purpose::Report, RouteTaken::AsIs)
+        );
         assert!(report.decision.parallel);
         assert_ne!(report.results[0].value, report.results[1].value);
-        assert_eq!((report.consistency.comparable, report.consistency.spread_exceeded), (Some(false), Some(false)));
+        assert_eq!(
+            (report.consistency.comparable, report.consistency.spread_exceeded),
+            (Some(false), Some(false))
+        );
         assert_eq!(report.consistency.issue, None);
     }
 
@@ -447,8 +515,14 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn calls_about_two_things_are_no_snapshot() {
         let report = asked("Is Henderson's discount being applied?", "other").await;
-        assert_eq!((report.route.taken, report.consistency.comparable), (RouteTaken::AsIs, Some(false)));
-        assert_eq!(report.consistency.issue.map(|issue| issue.kind), Some(IssueKind::Unproven));
+        assert_eq!(
+            (report.route.taken, report.consistency.comparable),
+            (RouteTaken::AsIs, Some(false))
+        );
+        assert_eq!(
+            report.consistency.issue.map(|issue| issue.kind),
+            Some(IssueKind::Unproven)
+        );
     }
 
     /// AT-16: whatever the writes are confined to, they run in turn.
@@ -472,7 +546,8 @@ mod run {
         fn before<'a>(&'a self, request: &'a CallRequest) -> BoxFuture<'a, Result<(), CallError>> {
             Box::pin(async move {
                 if request.position() == 1 {
-                    let amend = CheckedSql::new("UPDATE world SET contract = 120, invoices = 120", &[""; 0]).unwrap();
+                    let amend =
+                        CheckedSql::new("UPDATE world SET contract = 120, invoices = 120", &[""; 0]).unwrap();
                     self.0.write(&amend, &[]).await.unwrap();
                     *self.1.lock().unwrap() += 1;
                 }
@@ -493,7 +568,10 @@ mod run {
             "CREATE TABLE world (contract INTEGER, invoices INTEGER)",
             "INSERT INTO world VALUES (100, 100)",
         ] {
-            source.write(&CheckedSql::new(sql, &[""; 0]).unwrap(), &[]).await.unwrap();
+            source
+                .write(&CheckedSql::new(sql, &[""; 0]).unwrap(), &[])
+                .await
+                .unwrap();
         }
         // Writers of a rollback journal wait for readers; with a log nobody waits.
         let mut setup = sqlx::ConnectOptions::connect(
@@ -517,14 +595,22 @@ mod run {
             .max_concurrency(1.try_into().unwrap())
             .build();
         let calls = || ["get_contract", "list_invoices"].map(|tool| call("", tool, json!({})));
-        let amount = |report: &SetReport, at: usize| report.results[at].value.as_ref().unwrap()["rows"][0]["amount"].clone();
+        let amount = |report: &SetReport, at: usize| {
+            report.results[at].value.as_ref().unwrap()["rows"][0]["amount"].clone()
+        };
 
         let report = coordinator.run(under(ATLAS, calls())).await.unwrap();
         assert_eq!(*amends.1.lock().unwrap(), 1, "it was amended while the set ran");
         assert_eq!((amount(&report, 0), amount(&report, 1)), (json!(100), json!(100)));
-        assert_eq!((report.route.taken, report.consistency.comparable), (RouteTaken::SharedView, Some(true)));
+        assert_eq!(
+            (report.route.taken, report.consistency.comparable),
+            (RouteTaken::SharedView, Some(true))
+        );
 
-        let later = coordinator.run(CallSet::new(calls().into_iter().skip(1))).await.unwrap();
+        let later = coordinator
+            .run(CallSet::new(calls().into_iter().skip(1)))
+            .await
+            .unwrap();
         assert_eq!(amount(&later, 0), json!(120));
         assert_ne!(later.results[0].view, report.results[0].view);
     }

@@ -90,8 +90,12 @@ mod run {
             let seen = tested.load(Ordering::SeqCst);
             async move { Ok::<_, coeval::BoxError>(json!(seen)) }
         };
-        lab.registry.register(Tool::raw_fn(ToolSpec::write("edit"), edit)).unwrap();
-        lab.registry.register(Tool::raw_fn(ToolSpec::new("run_tests"), test)).unwrap();
+        lab.registry
+            .register(Tool::raw_fn(ToolSpec::write("edit"), edit))
+            .unwrap();
+        lab.registry
+            .register(Tool::raw_fn(ToolSpec::new("run_tests"), test))
+            .unwrap();
         let calls = || [call("", "edit", json!({})), call("", "run_tests", json!({}))];
         let staged = run_under(GO, &lab, calls()).await;
         assert_eq!(staged.results[1].value, Some(json!(2)));
@@ -108,7 +112,11 @@ mod run {
     async fn answers_stand_at_their_calls_positions() {
         let lab = Lab::new();
         let report = run_under(GO, &lab, reads(&[30, 10, 20])).await;
-        let values: Vec<_> = report.results.iter().map(|result| result.value.clone().unwrap()).collect();
+        let values: Vec<_> = report
+            .results
+            .iter()
+            .map(|result| result.value.clone().unwrap())
+            .collect();
         assert_eq!(values, [0, 1, 2]);
     }
 
@@ -119,7 +127,9 @@ mod run {
         let mut calls = reads(&[10, 20]);
         calls.push(call("", "write", json!({"ms": 5})));
         let (_, seen) = events_of(&lab.coordinator(), under(GO, calls)).await;
-        let rest = ["end 0", "end 1", "commit 0", "commit 1", "start 2", "end 2", "commit 2"];
+        let rest = [
+            "end 0", "end 1", "commit 0", "commit 1", "start 2", "end 2", "commit 2",
+        ];
         assert_eq!(seen[2..], rest, "{seen:?}");
     }
 
@@ -160,7 +170,15 @@ mod run {
         calls.push(call("", "write", json!({})));
         calls.extend(reads(&[1]));
         let report = run_under(GO, &lab, calls).await;
-        assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::Ok, Outcome::NotStarted, Outcome::NotStarted]);
+        assert_eq!(
+            outcomes(&report),
+            [
+                Outcome::Failed,
+                Outcome::Ok,
+                Outcome::NotStarted,
+                Outcome::NotStarted
+            ]
+        );
         assert_eq!(report.status, Status::Fatal);
         assert_eq!(codes(&report)[3], Some(ErrorCode::FatalBefore));
     }
@@ -170,11 +188,20 @@ mod run {
     async fn after_an_accepted_final_call_nothing_runs() {
         let lab = Lab::new();
         lab.tool(ToolSpec::new("finish").ends_turn().dependency("plenty"));
-        let of = |then: &str| [call("", "finish", json!({"then": then})), call("", "read", json!({}))];
+        let of = |then: &str| {
+            [
+                call("", "finish", json!({"then": then})),
+                call("", "read", json!({})),
+            ]
+        };
         let report = run_under(GO, &lab, of("ok")).await;
         assert_eq!(codes(&report), [None, Some(ErrorCode::TurnEnded)]);
         let report = run_under(GO, &lab, of("fail")).await;
-        assert_eq!(codes(&report), [Some(ErrorCode::CallFailed), None], "only an accepted one");
+        assert_eq!(
+            codes(&report),
+            [Some(ErrorCode::CallFailed), None],
+            "only an accepted one"
+        );
     }
 
     /// GO-11: what the model is told is to the byte what one call after another would have told it.
@@ -188,9 +215,18 @@ mod run {
             let mut calls = reads(&[30, 10, 20]);
             calls.push(call("", "read", json!({"then": "fail"})));
             calls.push(call("", "nope", json!({})));
-            let report = lab.builder().policy(policy).build().run(CallSet::new(calls)).await.unwrap();
+            let report = lab
+                .builder()
+                .policy(policy)
+                .build()
+                .run(CallSet::new(calls))
+                .await
+                .unwrap();
             let answer = |value: &Value| -> Vec<Value> {
-                ["id", "tool", "outcome", "value", "error"].iter().map(|field| value[*field].clone()).collect()
+                ["id", "tool", "outcome", "value", "error"]
+                    .iter()
+                    .map(|field| value[*field].clone())
+                    .collect()
             };
             let results = serde_json::to_value(&report.results).unwrap();
             let answers: Vec<_> = results.as_array().unwrap().iter().map(answer).collect();

@@ -75,11 +75,23 @@ mod run {
         let lab = Lab::new();
         let throws = |_: &ArgumentMap| -> Result<bool, coeval::BoxError> { Err("can't say".into()) };
         let panics = |_: &ArgumentMap| -> Result<bool, coeval::BoxError> { panic!("can't say") };
-        lab.tool(ToolSpec::read("throws").exclusive(PerCall::decide(throws)).dependency("plenty"));
-        lab.tool(ToolSpec::read("panics").exclusive(PerCall::decide(panics)).dependency("plenty"));
+        lab.tool(
+            ToolSpec::read("throws")
+                .exclusive(PerCall::decide(throws))
+                .dependency("plenty"),
+        );
+        lab.tool(
+            ToolSpec::read("panics")
+                .exclusive(PerCall::decide(panics))
+                .dependency("plenty"),
+        );
         lab.tool(ToolSpec::read("says").exclusive(true).dependency("plenty"));
         for suspect in ["throws", "panics", "says", "alone"] {
-            let calls = [call("", "read", json!({"ms": 5})), call("", suspect, json!({})), call("", "read", json!({}))];
+            let calls = [
+                call("", "read", json!({"ms": 5})),
+                call("", suspect, json!({})),
+                call("", "read", json!({})),
+            ];
             let report = run_under(HARNESS, &lab, calls).await;
             assert_eq!(outcomes(&report), [Outcome::Ok; 3], "{suspect}");
             assert_eq!(report.plan.stages, [[0], [1], [2]], "{suspect}");
@@ -98,15 +110,29 @@ mod run {
         lab.tool(ToolSpec::new("file").effect(effect).dependency("plenty"));
         let file = |mode: &str| call("", "file", json!(format!(r#"{{"ms": 10, "mode": "{mode}"}}"#)));
         run_under(HARNESS, &lab, [file("read"), file("read"), file("write")]).await;
-        assert_eq!((lab.log.span(0).began, lab.log.span(1).began, lab.log.span(2).began), (0, 0, 10));
+        assert_eq!(
+            (
+                lab.log.span(0).began,
+                lab.log.span(1).began,
+                lab.log.span(2).began
+            ),
+            (0, 0, 10)
+        );
     }
 
     /// DS-03: how a tool is scheduled is no part of what the model is shown.
     #[test]
     fn what_the_model_is_shown_says_nothing_of_scheduling() {
         let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}});
-        let spec = ToolSpec::read("t").description("Reads.").input_schema(schema.clone());
-        let spec = spec.exclusive(true).dependency("crm").preconditions(["find"]).ends_turn().one_state();
+        let spec = ToolSpec::read("t")
+            .description("Reads.")
+            .input_schema(schema.clone());
+        let spec = spec
+            .exclusive(true)
+            .dependency("crm")
+            .preconditions(["find"])
+            .ends_turn()
+            .one_state();
         assert_eq!((&*spec.description, spec.input_schema), ("Reads.", Some(schema)));
     }
 
@@ -124,13 +150,21 @@ mod run {
         let lab = Lab::new();
         let calls = ["read", "write", "read"].map(|tool| call("", tool, json!({"ms": 5})));
         run_under(HARNESS, &lab, calls).await;
-        let began: Vec<_> = lab.log.spans().iter().map(|span| (span.position, span.began)).collect();
+        let began: Vec<_> = lab
+            .log
+            .spans()
+            .iter()
+            .map(|span| (span.position, span.began))
+            .collect();
         assert_eq!(began, [(0, 0), (1, 5), (2, 10)]);
     }
 
     /// Replaces the tool `x` by one that is exclusive, when asked to.
     fn replacer(lab: &Lab) -> impl Fn() + Clone + Send + Sync + 'static {
-        let (registry, exclusive) = (lab.registry.clone(), lab.scripted(ToolSpec::new("x").dependency("plenty")));
+        let (registry, exclusive) = (
+            lab.registry.clone(),
+            lab.scripted(ToolSpec::new("x").dependency("plenty")),
+        );
         move || {
             registry.replace(exclusive.clone()).unwrap();
         }
@@ -146,11 +180,16 @@ mod run {
             replace();
             async { Ok::<_, coeval::BoxError>(json!("replaced")) }
         };
-        lab.registry.register(Tool::raw_fn(ToolSpec::write("replace"), body)).unwrap();
+        lab.registry
+            .register(Tool::raw_fn(ToolSpec::write("replace"), body))
+            .unwrap();
         let x = || call("", "x", json!({"ms": 10}));
         let report = run_under(HARNESS, &lab, [call("", "replace", json!({})), x(), x()]).await;
         assert_eq!(outcomes(&report), [Outcome::Ok; 3]);
-        assert_eq!((lab.log.span(1).began, lab.log.span(2).began, lab.log.peak()), (0, 10, 1));
+        assert_eq!(
+            (lab.log.span(1).began, lab.log.span(2).began, lab.log.peak()),
+            (0, 10, 1)
+        );
         assert_eq!(report.results[2].facts.class, Class::Exclusive);
     }
 
@@ -182,7 +221,10 @@ mod run {
     async fn nothing_is_committed_before_what_is_before_it() {
         let lab = Lab::new();
         let (_, seen) = events_of(&lab.coordinator(), under(HARNESS, reads(&[10, 1]))).await;
-        assert_eq!(seen, ["start 0", "start 1", "end 1", "end 0", "commit 0", "commit 1"]);
+        assert_eq!(
+            seen,
+            ["start 0", "start 1", "end 1", "end 0", "commit 0", "commit 1"]
+        );
     }
 
     /// DS-09, B20: written down and read back, the results stand in the model's order, whatever ended first.
@@ -193,10 +235,18 @@ mod run {
         let report = run_under(HARNESS, &lab, calls).await;
         let back: SetReport = serde_json::from_value(serde_json::to_value(&report).unwrap()).unwrap();
         let read = |report: &SetReport| -> Vec<(String, Option<Value>)> {
-            report.results.iter().map(|result| (result.id.to_string(), result.value.clone())).collect()
+            report
+                .results
+                .iter()
+                .map(|result| (result.id.to_string(), result.value.clone()))
+                .collect()
         };
-        let expected = [("c30", 0), ("c10", 1), ("c20", 2)].map(|(id, value)| (id.to_owned(), Some(json!(value))));
-        assert_eq!((read(&report), read(&back)), (expected.to_vec(), expected.to_vec()));
+        let expected =
+            [("c30", 0), ("c10", 1), ("c20", 2)].map(|(id, value)| (id.to_owned(), Some(json!(value))));
+        assert_eq!(
+            (read(&report), read(&back)),
+            (expected.to_vec(), expected.to_vec())
+        );
     }
 
     /// DS-10: a result is committed before the next call takes its place.
@@ -213,7 +263,11 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn the_cap_binds_and_an_allowance_binds_all_sets() {
         let lab = Lab::new();
-        places(&lab, 1).build().run(CallSet::new(reads(&[5, 5]))).await.unwrap();
+        places(&lab, 1)
+            .build()
+            .run(CallSet::new(reads(&[5, 5])))
+            .await
+            .unwrap();
         assert_eq!((lab.log.peak(), lab.log.ms()), (1, 10));
         let lab = Lab::new();
         run_under(HARNESS, &lab, reads(&[5; 30])).await;
@@ -223,27 +277,60 @@ mod run {
         let coordinator = lab.builder().limits(limits).build();
         let set = || under(HARNESS, reads(&[5; 6]));
         let (one, two) = tokio::join!(coordinator.run(set()), coordinator.run(set()));
-        assert_eq!((one.unwrap().results.len(), two.unwrap().results.len(), lab.log.peak()), (6, 6, 3));
+        assert_eq!(
+            (
+                one.unwrap().results.len(),
+                two.unwrap().results.len(),
+                lab.log.peak()
+            ),
+            (6, 6, 3)
+        );
     }
 
     /// DS-12, DS-13: bodies end 3, 2, 1; hooks before and after are asked 1, 2, 3, so what hooks after add stands in order.
     #[tokio::test(start_paused = true)]
     async fn hooks_are_asked_in_the_models_order() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { after_ms: 1, ..Watcher::default() });
-        watched(&lab, &watcher).run(under(HARNESS, reads(&[30, 20, 10]))).await.unwrap();
-        assert_eq!(watcher.log(), ["pre 0", "pre 1", "pre 2", "post 0", "post 1", "post 2"]);
+        let watcher = Arc::new(Watcher {
+            after_ms: 1,
+            ..Watcher::default()
+        });
+        watched(&lab, &watcher)
+            .run(under(HARNESS, reads(&[30, 20, 10])))
+            .await
+            .unwrap();
+        assert_eq!(
+            watcher.log(),
+            ["pre 0", "pre 1", "pre 2", "post 0", "post 1", "post 2"]
+        );
     }
 
     /// DS-14: one is denied, for another the hook breaks: only the first body runs, and the broken one has no hook after.
     #[tokio::test(start_paused = true)]
     async fn a_denied_call_and_a_broken_hook_are_answers_in_their_places() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { deny: Some(1), throw: Some(2), ..Watcher::default() });
-        let report = watched(&lab, &watcher).run(under(HARNESS, reads(&[5, 5, 5]))).await.unwrap();
-        assert_eq!(outcomes(&report), [Outcome::Ok, Outcome::Refused, Outcome::Failed]);
+        let watcher = Arc::new(Watcher {
+            deny: Some(1),
+            throw: Some(2),
+            ..Watcher::default()
+        });
+        let report = watched(&lab, &watcher)
+            .run(under(HARNESS, reads(&[5, 5, 5])))
+            .await
+            .unwrap();
+        assert_eq!(
+            outcomes(&report),
+            [Outcome::Ok, Outcome::Refused, Outcome::Failed]
+        );
         assert_eq!(codes(&report)[1], Some(ErrorCode::Denied));
-        assert!(report.results[1].error.as_ref().unwrap().message.contains("not today"));
+        assert!(
+            report.results[1]
+                .error
+                .as_ref()
+                .unwrap()
+                .message
+                .contains("not today")
+        );
         assert_eq!(lab.log.began(), [0]);
         assert_eq!(watcher.log()[3..], ["post 0", "post 1"]);
     }
@@ -273,7 +360,10 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn cancelled_in_the_first_hook_no_body_runs() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { before_ms: 100, ..Watcher::default() });
+        let watcher = Arc::new(Watcher {
+            before_ms: 100,
+            ..Watcher::default()
+        });
         let report = cancelled_after(50, &watched(&lab, &watcher), under(HARNESS, reads(&[1, 1]))).await;
         assert_eq!(codes(&report), [Some(ErrorCode::SetCancelled); 2]);
         assert!(lab.log.began().is_empty());
@@ -308,17 +398,26 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn after_a_fatal_fault_what_is_in_its_hook_never_starts() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { before_ms: 20, ..Watcher::default() });
+        let watcher = Arc::new(Watcher {
+            before_ms: 20,
+            ..Watcher::default()
+        });
         let calls = [
             call("", "read", json!({"ms": 30, "then": "fatal"})),
             call("", "read", json!({"ms": 100})),
             call("", "read", json!({})),
         ];
         let report = watched(&lab, &watcher).run(under(HARNESS, calls)).await.unwrap();
-        assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::Ok, Outcome::NotStarted]);
+        assert_eq!(
+            outcomes(&report),
+            [Outcome::Failed, Outcome::Ok, Outcome::NotStarted]
+        );
         assert_eq!((report.status, lab.log.began()), (Status::Fatal, vec![0, 1]));
         assert_eq!(watcher.log()[..3], ["pre 0", "pre 1", "pre 2"]);
-        assert_eq!((lab.log.span(1).ended, lab.log.span(1).finished), (Some(140), true));
+        assert_eq!(
+            (lab.log.span(1).ended, lab.log.span(1).finished),
+            (Some(140), true)
+        );
         assert_eq!(codes(&report)[2], Some(ErrorCode::FatalBefore));
     }
 
@@ -351,7 +450,9 @@ mod run {
     fn a_message_that_was_cut_off_is_no_set() {
         let message = |stop: &str| {
             let content = json!([{"type": "tool_use", "id": "c1", "name": "read", "input": {}}]);
-            CallSet::from_json(json!({"role": "assistant", "stop_reason": stop, "content": content}).to_string())
+            CallSet::from_json(
+                json!({"role": "assistant", "stop_reason": stop, "content": content}).to_string(),
+            )
         };
         assert_eq!(message("tool_use").unwrap().calls.len(), 1);
         assert!(message("max_tokens").is_err());
@@ -361,7 +462,10 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn a_barrier_is_held_through_its_commit() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { after_ms: 10, ..Watcher::default() });
+        let watcher = Arc::new(Watcher {
+            after_ms: 10,
+            ..Watcher::default()
+        });
         let calls = [call("", "alone", json!({"ms": 5})), call("", "read", json!({}))];
         watched(&lab, &watcher).run(under(HARNESS, calls)).await.unwrap();
         assert_eq!(lab.log.span(1).began, 15);
@@ -371,8 +475,14 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn hooks_before_never_overlap() {
         let lab = Lab::new();
-        let watcher = Arc::new(Watcher { before_ms: 10, ..Watcher::default() });
-        watched(&lab, &watcher).run(under(HARNESS, reads(&[5, 5]))).await.unwrap();
+        let watcher = Arc::new(Watcher {
+            before_ms: 10,
+            ..Watcher::default()
+        });
+        watched(&lab, &watcher)
+            .run(under(HARNESS, reads(&[5, 5])))
+            .await
+            .unwrap();
         assert_eq!((lab.log.span(0).began, lab.log.span(1).began), (10, 20));
     }
 

@@ -128,7 +128,11 @@ mod run {
     const LOOPCTL: PolicyName = PolicyName::Loopctl;
 
     fn keyed(lab: &Lab) {
-        lab.tool(ToolSpec::read("get").keys(PerCall::decide(key_of)).dependency("plenty"));
+        lab.tool(
+            ToolSpec::read("get")
+                .keys(PerCall::decide(key_of))
+                .dependency("plenty"),
+        );
     }
 
     fn get(key: &str) -> Call {
@@ -139,11 +143,23 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn unknown_tools_are_answered_in_their_places() {
         let lab = Lab::new();
-        let calls = [call("a", "nope", json!({})), call("b", "read", json!({})), call("c", "nada", json!({}))];
+        let calls = [
+            call("a", "nope", json!({})),
+            call("b", "read", json!({})),
+            call("c", "nada", json!({})),
+        ];
         let report = run_under(LOOPCTL, &lab, calls).await;
-        assert_eq!(outcomes(&report), [Outcome::UnknownTool, Outcome::Ok, Outcome::UnknownTool]);
+        assert_eq!(
+            outcomes(&report),
+            [Outcome::UnknownTool, Outcome::Ok, Outcome::UnknownTool]
+        );
         let message = &report.results[0].error.as_ref().unwrap().message;
-        assert!(["alone", "read", "read2", "write"].iter().all(|name| message.contains(name)), "{message}");
+        assert!(
+            ["alone", "read", "read2", "write"]
+                .iter()
+                .all(|name| message.contains(name)),
+            "{message}"
+        );
     }
 
     /// LC-06.
@@ -171,7 +187,12 @@ mod run {
         let edit = call("", "write", json!({"ms": 10}));
         run_under(LOOPCTL, &lab, [get("a"), edit.clone(), get("b")]).await;
         assert_eq!(lab.log.began(), [0, 2, 1]);
-        for other in [PolicyName::Standard, PolicyName::Harness, PolicyName::Go, PolicyName::Atlas] {
+        for other in [
+            PolicyName::Standard,
+            PolicyName::Harness,
+            PolicyName::Go,
+            PolicyName::Atlas,
+        ] {
             let lab = Lab::new();
             keyed(&lab);
             run_under(other, &lab, [get("a"), edit.clone(), get("b")]).await;
@@ -193,10 +214,18 @@ mod run {
             let writes = arguments["mode"] == "set";
             Ok::<_, coeval::BoxError>(if writes { Effect::Write } else { Effect::Read })
         });
-        lab.tool(ToolSpec::new("file").effect(effect).keys(keys).dependency("plenty"));
+        lab.tool(
+            ToolSpec::new("file")
+                .effect(effect)
+                .keys(keys)
+                .dependency("plenty"),
+        );
         let file = |mode: &str| call("", "file", json!({"mode": mode, "key": "a"}));
         let report = run_under(LOOPCTL, &lab, [file("set"), file("set")]).await;
-        assert_eq!((outcomes(&report), asked.load(Ordering::SeqCst)), (vec![Outcome::Ok; 2], 0));
+        assert_eq!(
+            (outcomes(&report), asked.load(Ordering::SeqCst)),
+            (vec![Outcome::Ok; 2], 0)
+        );
         run_under(LOOPCTL, &lab, [file("get")]).await;
         assert!(asked.load(Ordering::SeqCst) > 0);
     }
@@ -205,7 +234,12 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn independent_calls_overlap() {
         let lab = Lab::new();
-        run_under(LOOPCTL, &lab, (0..3).map(|_| call("", "read", json!({"ms": 100})))).await;
+        run_under(
+            LOOPCTL,
+            &lab,
+            (0..3).map(|_| call("", "read", json!({"ms": 100}))),
+        )
+        .await;
         let spans = lab.log.spans();
         let latest = spans.iter().map(|span| span.began_at).max().unwrap();
         let earliest = spans.iter().map(|span| span.ended_at).min().unwrap();
@@ -229,9 +263,16 @@ mod run {
         let lab = Lab::new();
         let of = |then: &str| call("", "read", json!({"ms": 5, "then": then}));
         let report = run_under(LOOPCTL, &lab, [of("ok"), of("fail"), of("panic"), of("ok")]).await;
-        assert_eq!(outcomes(&report), [Outcome::Ok, Outcome::Failed, Outcome::Panicked, Outcome::Ok]);
+        assert_eq!(
+            outcomes(&report),
+            [Outcome::Ok, Outcome::Failed, Outcome::Panicked, Outcome::Ok]
+        );
         let panic = report.results[2].error.as_ref().unwrap();
-        assert!(panic.message.contains("scripted panic of call 2"), "{}", panic.message);
+        assert!(
+            panic.message.contains("scripted panic of call 2"),
+            "{}",
+            panic.message
+        );
         assert_eq!(report.status, Status::Complete);
     }
 
@@ -244,15 +285,30 @@ mod run {
             let lab = Lab::new();
             let mut policy = Policy::loopctl();
             policy.max_concurrency = places;
-            let report = lab.builder().policy(policy).build().run(CallSet::new(calls())).await.unwrap();
+            let report = lab
+                .builder()
+                .policy(policy)
+                .build()
+                .run(CallSet::new(calls()))
+                .await
+                .unwrap();
             assert_eq!(lab.log.ms(), took, "{places} places");
-            values.push(report.results.into_iter().map(|result| result.value).collect::<Vec<_>>());
+            values.push(
+                report
+                    .results
+                    .into_iter()
+                    .map(|result| result.value)
+                    .collect::<Vec<_>>(),
+            );
         }
         assert!(values.iter().all(|others| *others == values[0]));
     }
 
     fn retried(lab: &Lab, attempts: u32, backoff: Duration) {
-        let retry = RetryPolicy { attempts: attempts.try_into().unwrap(), backoff };
+        let retry = RetryPolicy {
+            attempts: attempts.try_into().unwrap(),
+            backoff,
+        };
         lab.tool(ToolSpec::read("flaky").retry(retry).dependency("plenty"));
     }
 
@@ -264,8 +320,14 @@ mod run {
         let watcher = Arc::new(Watcher::default());
         let set = under(LOOPCTL, [call("", "flaky", json!({"then": "fail"}))]);
         let report = watched(&lab, &watcher).run(set).await.unwrap();
-        assert_eq!((outcomes(&report), report.results[0].attempts), (vec![Outcome::Failed], 3));
-        assert_eq!((lab.log.spans().len(), watcher.log()), (3, vec!["pre 0".to_owned(), "post 0".to_owned()]));
+        assert_eq!(
+            (outcomes(&report), report.results[0].attempts),
+            (vec![Outcome::Failed], 3)
+        );
+        assert_eq!(
+            (lab.log.spans().len(), watcher.log()),
+            (3, vec!["pre 0".to_owned(), "post 0".to_owned()])
+        );
     }
 
     /// LC-18: a back-off is left at once.
@@ -284,7 +346,10 @@ mod run {
         let lab = Lab::new();
         let set = under(LOOPCTL, [call("", "read", json!({"ms": 10_000}))]);
         let report = cancelled_after(50, &lab.coordinator(), set).await;
-        assert_eq!((outcomes(&report), report.status), (vec![Outcome::Cancelled], Status::Cancelled));
+        assert_eq!(
+            (outcomes(&report), report.status),
+            (vec![Outcome::Cancelled], Status::Cancelled)
+        );
         assert_eq!((lab.log.ms(), lab.log.span(0).finished), (50, false));
     }
 
@@ -292,9 +357,15 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn a_set_cancelled_beforehand_polls_no_body() {
         let lab = Lab::new();
-        let set = under(LOOPCTL, [call("", "read", json!({})), call("", "write", json!({}))]);
+        let set = under(
+            LOOPCTL,
+            [call("", "read", json!({})), call("", "write", json!({}))],
+        );
         let report = cancelled_after(0, &lab.coordinator(), set).await;
-        assert_eq!((outcomes(&report), lab.log.began()), (vec![Outcome::NotStarted; 2], vec![]));
+        assert_eq!(
+            (outcomes(&report), lab.log.began()),
+            (vec![Outcome::NotStarted; 2], vec![])
+        );
     }
 
     proptest! {
@@ -345,7 +416,10 @@ mod run {
             lab.registry.remove("read");
         });
         assert_eq!(outcomes(&report.unwrap()), [Outcome::Ok]);
-        assert_eq!(outcomes(&coordinator.run(set).await.unwrap()), [Outcome::UnknownTool]);
+        assert_eq!(
+            outcomes(&coordinator.run(set).await.unwrap()),
+            [Outcome::UnknownTool]
+        );
     }
 
     /// LC-29: hooks before are asked in the calls' order, a refused call has its hook after, and a call cancelled in its
@@ -354,21 +428,34 @@ mod run {
     async fn a_refused_call_has_its_hook_after_and_a_cancelled_one_has_none() {
         let lab = Lab::new();
         let watcher = Arc::new(Watcher::default());
-        let calls = [call("", "read", json!({"ms": 9})), call("", "read", json!("bad")), call("", "read", json!({}))];
+        let calls = [
+            call("", "read", json!({"ms": 9})),
+            call("", "read", json!("bad")),
+            call("", "read", json!({})),
+        ];
         watched(&lab, &watcher).run(under(LOOPCTL, calls)).await.unwrap();
         assert_eq!(watcher.log(), ["pre 0", "pre 2", "post 0", "post 1", "post 2"]);
 
-        let watcher = Arc::new(Watcher { before_ms: 100, ..Watcher::default() });
+        let watcher = Arc::new(Watcher {
+            before_ms: 100,
+            ..Watcher::default()
+        });
         let set = under(LOOPCTL, [call("", "read", json!({}))]);
         let report = cancelled_after(50, &watched(&lab, &watcher), set).await;
-        assert_eq!((outcomes(&report), watcher.log()), (vec![Outcome::NotStarted], vec!["pre 0".to_owned()]));
+        assert_eq!(
+            (outcomes(&report), watcher.log()),
+            (vec![Outcome::NotStarted], vec!["pre 0".to_owned()])
+        );
     }
 
     /// LC-31: calls that can never be filled in are answered all the same.
     #[tokio::test(start_paused = true)]
     async fn a_slot_that_nothing_can_fill_is_an_error_and_no_hole() {
         let lab = Lab::new();
-        let calls = [call("", "read", json!({})).after([1]), call("", "read", json!({})).after([0])];
+        let calls = [
+            call("", "read", json!({})).after([1]),
+            call("", "read", json!({})).after([0]),
+        ];
         let report = run_under(LOOPCTL, &lab, calls).await;
         assert_eq!(codes(&report), [Some(ErrorCode::DependencyCycle); 2]);
     }

@@ -24,7 +24,10 @@ async fn a_cancelled_set_keeps_what_had_ended() {
     let lab = Lab::new();
     let mut policy = coeval::plan::Policy::loopctl();
     policy.max_concurrency = 1;
-    let calls = [call("", "read", json!({})), call("", "read", json!({"ms": 10_000}))];
+    let calls = [
+        call("", "read", json!({})),
+        call("", "read", json!({"ms": 10_000})),
+    ];
     let coordinator = lab.builder().policy(policy).build();
     let report = cancelled_after(50, &coordinator, coeval::CallSet::new(calls)).await;
     assert_eq!(outcomes(&report), [Outcome::Ok, Outcome::Cancelled]);
@@ -35,9 +38,15 @@ async fn a_cancelled_set_keeps_what_had_ended() {
 #[tokio::test(start_paused = true)]
 async fn retries_are_counted_and_never_a_sets_error() {
     let lab = Lab::new();
-    let retry = RetryPolicy { attempts: NonZeroU32::new(6).unwrap(), backoff: Duration::from_millis(1) };
+    let retry = RetryPolicy {
+        attempts: NonZeroU32::new(6).unwrap(),
+        backoff: Duration::from_millis(1),
+    };
     lab.tool(ToolSpec::read("flaky").retry(retry).dependency("plenty"));
-    let calls = [call("", "flaky", json!({"then": "fail"})), call("", "read", json!({}))];
+    let calls = [
+        call("", "flaky", json!({"then": "fail"})),
+        call("", "read", json!({})),
+    ];
     let report = run_under(Loopctl, &lab, calls).await;
     assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::Ok]);
     assert_eq!((report.results[0].attempts, report.status), (6, Status::Complete));
@@ -48,7 +57,10 @@ async fn retries_are_counted_and_never_a_sets_error() {
 async fn a_cancelled_turn_is_answered_and_leaves_the_turn_before_alone() {
     let lab = Lab::new();
     let coordinator = lab.coordinator();
-    let first = coordinator.run(under(Loopctl, [call("t1", "read", json!({}))])).await.unwrap();
+    let first = coordinator
+        .run(under(Loopctl, [call("t1", "read", json!({}))]))
+        .await
+        .unwrap();
     let kept = first.clone();
     let second = under(Loopctl, [call("t2", "read", json!({"ms": 1_000}))]);
     let report = cancelled_after(10, &coordinator, second).await;
@@ -74,7 +86,10 @@ async fn a_later_equal_read_executes_again() {
         let lab = Lab::new();
         let coordinator = lab.coordinator();
         for _ in 0..2 {
-            coordinator.run(under(policy, [call("", "read", json!({"ms": 1}))])).await.unwrap();
+            coordinator
+                .run(under(policy, [call("", "read", json!({"ms": 1}))]))
+                .await
+                .unwrap();
         }
         assert_eq!(lab.log.spans().len(), 2, "{policy}");
     }
@@ -84,7 +99,12 @@ async fn a_later_equal_read_executes_again() {
 #[tokio::test(start_paused = true)]
 async fn a_shared_answer_carries_the_asking_calls_id() {
     let lab = Lab::new();
-    let report = run_under(Standard, &lab, ["a", "b"].map(|id| call(id, "read", json!({"ms": 1})))).await;
+    let report = run_under(
+        Standard,
+        &lab,
+        ["a", "b"].map(|id| call(id, "read", json!({"ms": 1}))),
+    )
+    .await;
     assert_eq!(lab.log.spans().len(), 1);
     let ids: Vec<_> = report.results.iter().map(|result| &*result.id).collect();
     assert_eq!(ids, ["a", "b"]);
@@ -107,8 +127,12 @@ async fn a_read_beside_a_write_of_another_set_answers_nobody_else() {
         written.store(2, Ordering::SeqCst);
         async { Ok::<_, coeval::BoxError>(json!("put")) }
     };
-    lab.registry.register(Tool::raw_fn(ToolSpec::read("get"), get)).unwrap();
-    lab.registry.register(Tool::raw_fn(ToolSpec::write("put"), put)).unwrap();
+    lab.registry
+        .register(Tool::raw_fn(ToolSpec::read("get"), get))
+        .unwrap();
+    lab.registry
+        .register(Tool::raw_fn(ToolSpec::write("put"), put))
+        .unwrap();
     let coordinator = lab.coordinator();
     let one = |tool: &str| under(Loopctl, [call("", tool, json!({}))]);
     let (before, _) = tokio::join!(coordinator.run(one("get")), coordinator.run(one("put")));

@@ -50,12 +50,12 @@ mod run {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use coeval::CallSet;
     use coeval::limit::Limits;
     use coeval::plan::{Condition, PolicyName};
     use coeval::reading::{ErrorCode, Outcome};
     use coeval::request::CallRequest;
     use coeval::tool::{Class, Effect, PerCall, Tool, ToolSpec};
-    use coeval::CallSet;
     use serde_json::json;
 
     use crate::conformance::{events_of, run_under, under};
@@ -95,7 +95,10 @@ mod run {
         let seen = of(STANDARD).await;
         assert!(at(&seen, "commit 0") < at(&seen, "end 1"), "{seen:?}");
         let seen = of(PolicyName::Go).await;
-        assert!(at(&seen, "end 1") < at(&seen, "commit 0") && at(&seen, "commit 1") < at(&seen, "end 2"), "{seen:?}");
+        assert!(
+            at(&seen, "end 1") < at(&seen, "commit 0") && at(&seen, "commit 1") < at(&seen, "end 2"),
+            "{seen:?}"
+        );
         let seen = of(PolicyName::Loopctl).await;
         assert!(at(&seen, "end 2") < at(&seen, "commit 0"), "{seen:?}");
     }
@@ -104,7 +107,12 @@ mod run {
     #[tokio::test(start_paused = true)]
     async fn no_read_starts_before_an_earlier_write_has_ended() {
         let lab = Lab::new();
-        run_under(STANDARD, &lab, [call("", "write", json!({"ms": 10})), call("", "read", json!({}))]).await;
+        run_under(
+            STANDARD,
+            &lab,
+            [call("", "write", json!({"ms": 10})), call("", "read", json!({}))],
+        )
+        .await;
         assert_eq!(lab.log.span(1).began, 10);
     }
 
@@ -140,7 +148,9 @@ mod run {
                 set.store(true, Ordering::SeqCst);
                 async { Ok::<_, coeval::BoxError>(json!("locked")) }
             };
-            lab.registry.register(Tool::raw_fn(ToolSpec::write("lock"), lock)).unwrap();
+            lab.registry
+                .register(Tool::raw_fn(ToolSpec::write("lock"), lock))
+                .unwrap();
             let x = |value: u64| call("", "x", json!({"ms": 10, "value": value}));
             let set: CallSet = under(policy, [call("", "lock", json!({})), x(1), x(2)]);
             let report = lab.coordinator().run(set).await.unwrap();
