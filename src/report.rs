@@ -375,6 +375,7 @@ impl Consistency {
                 .map(|call| Excluded {
                     call,
                     why: why.into(),
+                    alone: false,
                 })
                 .collect(),
             widest: None,
@@ -419,6 +420,10 @@ pub struct Excluded {
     pub call: usize,
     /// Why.
     pub why: Cow<'static, str>,
+    /// Whether nothing is wrong with it but that no other reading came through its view: it may still be compared with
+    /// other sets' readings of that view. Not printed; the reading's `view` is, and only then.
+    #[serde(skip)]
+    pub alone: bool,
 }
 
 /// The trouble to show a user.

@@ -266,6 +266,7 @@ pub fn judge(members: &[Member<'_>], asked: &Asked, settings: &Settings) -> Cons
         Place::Out(why) => Some(Excluded {
             call,
             why: case.why(call, *why),
+            alone: *why == Why::Alone,
         }),
     });
     Consistency {

@@ -560,10 +560,17 @@ async fn results_are_committed_in_the_models_order() {
 async fn a_final_tool_ends_the_turn_for_later_calls() {
     let lab = Lab::new();
     lab.tool(ToolSpec::read("finish").ends_turn());
-    let report = lab.run([call("", "read", json!({})), call("", "finish", json!({})), call("", "read", json!({"ms": 1}))]).await;
+    let calls = [
+        call("", "read", json!({"ms": 20})),
+        call("", "finish", json!({"ms": 5})),
+        call("", "read", json!({"ms": 1})),
+    ];
+    let report = lab.run(calls).await;
     use Outcome::*;
     assert_eq!(outcomes(&report), [Ok, Ok, NotStarted]);
     assert_eq!(codes(&report)[2], Some(ErrorCode::TurnEnded));
+    assert_eq!(lab.log.began(), [0, 1], "the last did not begin while it was open whether the turn ends");
+    assert_eq!(lab.log.span(1).began, 20, "and the end of the turn waits for what comes before it");
     let report = lab.run([call("", "finish", json!({"then": "fail"})), call("", "read", json!({"ms": 2}))]).await;
     assert_eq!(outcomes(&report), [Failed, Ok], "only an accepted one ends it");
 }

@@ -1085,3 +1085,25 @@ proptest! {
         }
     }
 }
+
+/// Two results may be compared if they carry the same view: so a reading that may not must not carry it.
+#[tokio::test]
+async fn only_readings_that_may_be_compared_by_their_view_carry_it() {
+    use crate::contract::{in_view, judged, ok, report};
+
+    let part = CallResult { complete: false, ..in_view("v", ok("c2", "list_orders", json!([]))) };
+    let mut stale = in_view("v", ok("c3", "list_invoices", json!([])));
+    stale.facts.leans_on = vec![4];
+    let results = vec![
+        in_view("v", ok("c1", "get_contract", json!({}))),
+        part,
+        stale,
+        in_view("v", ok("c4", "list_tickets", json!([]))),
+        in_view("before", ok("c5", "find_account", json!([]))),
+    ];
+    let report = judged(report(results)).await;
+    let views: Vec<_> = report.results.iter().map(|result| result.view.as_ref().map(ViewId::as_str)).collect();
+    assert_eq!(report.consistency.groups, [[0, 3]]);
+    // The last is alone in this set; what another set reads through its view may be compared with it.
+    assert_eq!(views, [Some("v"), None, None, Some("v"), Some("before")]);
+}

@@ -89,11 +89,10 @@ fn pronounce(report: &mut SetReport, tolerance: Duration) {
     };
     report.consistency = verdict::judge(&members, &report.asked, &settings);
 
-    // Who compares by the view's id alone must not be misled by a reading that is no function of its view.
-    for result in &mut report.results {
-        if result.unsound.is_some() {
-            result.view = None;
-        }
+    // Who compares by the view's id alone must not be misled by a reading that is no function of its view: unsound,
+    // only a part, or made with an argument from another moment.
+    for excluded in report.consistency.excluded.iter().filter(|excluded| !excluded.alone) {
+        report.results[excluded.call].view = None;
     }
     if report.asked.require == Some(Require::Comparable) {
         withhold(report);

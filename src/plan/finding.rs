@@ -111,6 +111,7 @@ pub(super) fn class(call: &ResolvedCall, policy: &Policy) -> Class {
         Some(fault) if policy.faults_are_exclusive || fault.code() == ErrorCode::UnknownTool => {
             Class::Exclusive
         }
+        None if policy.final_is_alone && call.facts.is_final => Class::Exclusive,
         _ => call.facts.class,
     }
 }

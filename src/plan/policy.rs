@@ -102,6 +102,9 @@ pub struct Policy {
     /// Whether a call that is answered without running is planned as exclusive for whatever reason it is; else only if
     /// its tool is unknown.
     pub faults_are_exclusive: bool,
+    /// Whether a call that ends the turn is a stage of its own, so that no later call starts before it is known whether
+    /// it was accepted (GO-02, GO-10).
+    pub final_is_alone: bool,
     /// What to do with guesses.
     pub on_guess: OnGuess,
     /// Whether writes that are confined to different things may share a stage.
@@ -143,6 +146,7 @@ impl Policy {
             order: Order::Barriers,
             coarse_dependencies: false,
             faults_are_exclusive: false,
+            final_is_alone: true,
             on_guess: OnGuess::Check,
             act_on_disjoint_writes: false,
             max_concurrency: 8,
@@ -162,6 +166,7 @@ impl Policy {
             name: PolicyName::Atlas,
             order: Order::OneAtATimeUnlessFree,
             coarse_dependencies: true,
+            final_is_alone: false,
             on_guess: OnGuess::Serialise,
             max_concurrency: 4,
             share_equal_calls: false,
@@ -178,6 +183,7 @@ impl Policy {
         Self {
             name: PolicyName::Harness,
             faults_are_exclusive: true,
+            final_is_alone: false,
             max_concurrency: 10,
             share_equal_calls: false,
             on_cancel: OnCancel::Drain,
@@ -201,6 +207,7 @@ impl Policy {
         Self {
             name: PolicyName::Loopctl,
             order: Order::FirstFitWaves,
+            final_is_alone: false,
             share_equal_calls: false,
             recheck_at_start: false,
             commit: Commit::Batch,
