@@ -198,9 +198,6 @@ pub struct Timeline {
     issued_wall: DateTime<Utc>,
 }
 
-/// How far the wall clock may drift from the monotonic one before printed intervals are widened (hole 18).
-pub const STEP_TOLERANCE: Duration = Duration::from_millis(1);
-
 impl Timeline {
     /// Starts now.
     pub fn start(clock: Arc<dyn Clock>) -> Self {
@@ -239,14 +236,6 @@ impl Timeline {
     pub fn elapsed(&self) -> Duration {
         self.clock.mono().since(self.issued)
     }
-
-    /// By how much the wall clock has moved against the monotonic one since the set was issued, if by more than
-    /// [`STEP_TOLERANCE`]: a step or a suspend happened, and printed times are off by up to that much.
-    pub fn stepped(&self) -> Option<Duration> {
-        let expected = add(self.issued_wall, self.elapsed());
-        let off = (self.clock.wall() - expected).abs().to_std().unwrap_or_default();
-        (off > STEP_TOLERANCE).then_some(off)
-    }
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -274,13 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stepped_wall_clock_is_noticed_and_does_not_move_the_timeline() {
+    fn a_stepped_wall_clock_does_not_move_the_timeline() {
         let clock = ManualClock::starting_at("2026-01-02T03:04:05Z".parse().unwrap());
         let timeline = Timeline::start(Arc::new(clock.clone()));
-        assert_eq!(timeline.stepped(), None);
         clock.advance(Duration::from_secs(1));
         clock.step_wall(TimeDelta::seconds(-30));
-        assert_eq!(timeline.stepped(), Some(Duration::from_secs(30)));
         assert_eq!(timeline.now().to_string(), "2026-01-02T03:04:06.000000Z");
     }
 }
