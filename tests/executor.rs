@@ -643,3 +643,40 @@ async fn places_bound_what_runs_at_once() {
     assert_eq!(lab.log.peak(), 8);
     assert_eq!(lab.log.ms(), 630, "500 calls of 10 ms in 8 places");
 }
+
+/// What the host said about its user is never printed, even if a tool's own error quotes it.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_quotes_the_scope_is_told_without_it() {
+    let lab = Lab::new();
+    let tool = |request: CallRequest| async move {
+        let tenant = request.scope()["tenant"].as_str().unwrap_or_default().to_owned();
+        Err::<serde_json::Value, coeval::BoxError>(format!("no partition for {tenant}, try later").into())
+    };
+    lab.registry.register(coeval::tool::Tool::raw_fn(ToolSpec::read("own"), tool)).unwrap();
+    let mut set = CallSet::new([call("", "own", json!({}))]);
+    set.scope.insert("tenant".into(), json!("acme-7731"));
+    let report = lab.coordinator().run(set).await.unwrap();
+    let error = report.results[0].error.as_ref().unwrap();
+    assert_eq!(error.message, "Could not complete own: no partition for (hidden), try later");
+}
+
+/// A withheld value is in no error either, nor in an error that quotes one that would.
+#[tokio::test(start_paused = true)]
+async fn errors_do_not_quote_a_withheld_reading() {
+    let lab = Lab::new();
+    let picky = |request: CallRequest| async move {
+        Err::<serde_json::Value, coeval::BoxError>(format!("bad path {}", request.arguments["path"]).into())
+    };
+    lab.registry.register(coeval::tool::Tool::raw_fn(ToolSpec::read("picky"), picky)).unwrap();
+    let set = CallSet::new([
+        call("c1", "read", json!({"value": {"secret": "SECRET-1"}})),
+        call("c2", "read2", json!({"value": 2})),
+        call("c3", "picky", json!({"path": "{{c1.secret}}"})),
+        call("c4", "read2", json!({"value": "{{c3.a}}"})),
+    ])
+    .require_comparable();
+    let report = lab.coordinator().run(set).await.unwrap();
+    assert!(report.results[0].withheld);
+    let printed = serde_json::to_string(&report).unwrap();
+    assert!(!printed.contains("SECRET-1"), "{printed}");
+}

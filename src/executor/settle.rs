@@ -120,7 +120,9 @@ impl Engine<'_> {
     pub(super) fn settle_error(&mut self, position: usize, error: CallError, shared_with: Option<usize>) {
         let mut result = self.blank(position, error.outcome());
         result.attempts = error.attempts_made();
-        result.error = Some(ErrorReport::from(&error));
+        let mut told = ErrorReport::from(&error);
+        hide(&self.set.scope, &mut told.message);
+        result.error = Some(told);
         result.shared_with = shared_with;
         let leader = self.slots[position].execution.unwrap_or(position);
         if let Some(started) = self.gate.started(leader) {
@@ -238,6 +240,25 @@ impl Engine<'_> {
             {
                 self.settle_error(position, error, None);
             }
+        }
+    }
+}
+
+/// Takes what the host said about its user out of a message: a database's own error may quote what was bound.
+fn hide(scope: &Map<String, Value>, message: &mut String) {
+    for value in scope.values() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Object(members) => {
+                hide(members, message);
+                continue;
+            }
+            Value::Null | Value::Bool(_) | Value::Array(_) => continue,
+        };
+        // One letter or digit gives nobody away, and would tear every sentence.
+        if text.len() > 1 && message.contains(&text) {
+            *message = message.replace(&text, "(hidden)");
         }
     }
 }

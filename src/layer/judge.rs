@@ -118,4 +118,21 @@ fn withhold(report: &mut SetReport) {
             report.route.taken = RouteTaken::Refused;
         }
     }
+    // An error of a call that waited for a withheld reading may quote it, or quote an error that does.
+    let mut tainted: Vec<bool> = report.results.iter().map(|result| result.withheld).collect();
+    let mut spread = true;
+    while std::mem::take(&mut spread) {
+        for edge in &report.plan.edges {
+            if edge.before.iter().any(|&before| tainted[before]) {
+                for &after in &edge.after {
+                    spread |= !std::mem::replace(&mut tainted[after], true);
+                }
+            }
+        }
+    }
+    for (result, tainted) in report.results.iter_mut().zip(tainted) {
+        if let (true, Some(error)) = (tainted, &mut result.error) {
+            error.message = format!("{} failed with a value that is withheld, and so is what it said.", result.tool);
+        }
+    }
 }
