@@ -46,7 +46,7 @@ struct Settings {
     on_failure: Option<FailurePolicy>,
     max_concurrency: Option<usize>,
     /// The call stacks that are in use, by the tool's name: a tool that takes another's place takes its stack's too.
-    composed: Mutex<HashMap<Arc<str>, Composed>>,
+    composed: Mutex<HashMap<Arc<str>, Composed, foldhash::fast::RandomState>>,
 }
 
 /// A tool, and the stack that was made of it.
