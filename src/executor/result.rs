@@ -89,8 +89,7 @@ impl Engine<'_> {
         for result in &results {
             let counts = result.is_ok()
                 || (planned.policy.failures_count_as_called && result.attempts > 0);
-            let name = result.via.as_ref().unwrap_or(&result.tool);
-            for name in [name, &result.tool] {
+            for name in result.via.iter().chain([&result.tool]) {
                 if counts && !known.contains(name) {
                     known.insert(Arc::clone(name));
                     called.push(Arc::clone(name));
