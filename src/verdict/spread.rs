@@ -100,8 +100,9 @@ impl Spread {
         });
 
         let mut whole = true;
-        let mut numbers: HashMap<Origin<'_>, usize, RandomState> = HashMap::default();
-        let mut spans: Vec<Span> = Vec::new();
+        let mut numbers: HashMap<Origin<'_>, usize, RandomState> =
+            HashMap::with_capacity_and_hasher(members.len(), RandomState::default());
+        let mut spans: Vec<Span> = Vec::with_capacity(members.len());
         for (origin, span) in here.chain(earlier) {
             let Some(span) = span else {
                 whole = false;
