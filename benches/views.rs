@@ -36,8 +36,11 @@ const MOST_READS: u32 = 8;
 const FILL: &str = "CREATE TABLE orders (order_id INTEGER PRIMARY KEY, cents INTEGER, percent INTEGER);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600000)
     INSERT INTO orders SELECT i, i % 9973, i % 23 FROM n";
-const READ: &str =
+/// The read as a tool has it, and as the driver wants it.
+const NAMED: &str =
     "SELECT sum(cents * (100 - percent) / 100) AS total FROM orders WHERE order_id BETWEEN :first AND :last";
+const NUMBERED: &str =
+    "SELECT sum(cents * (100 - percent) / 100) AS total FROM orders WHERE order_id BETWEEN ?1 AND ?2";
 
 /// Where a read begins and ends. No two reads of a set are the same.
 fn ranges(reads: i64, rows: i64) -> Vec<(i64, i64)> {
@@ -45,7 +48,7 @@ fn ranges(reads: i64, rows: i64) -> Vec<(i64, i64)> {
 }
 
 async fn read(connection: &mut SqliteConnection, (first, last): (i64, i64)) -> i64 {
-    let query = sqlx::query(READ).bind(first).bind(last);
+    let query = sqlx::query(NUMBERED).bind(first).bind(last);
     query.fetch_one(connection).await.expect("the read runs").get(0)
 }
 
@@ -92,7 +95,7 @@ async fn coordinator(path: &Path) -> (SqliteSource, Coordinator) {
     let atlas = SqliteSource::open(SqliteOptions::new("atlas", path)).expect("the path is plain");
     let registry = Registry::new();
     let (spec, tool) = atlas
-        .tool("total", READ, ["first", "last"])
+        .tool("total", NAMED, ["first", "last"])
         .await
         .expect("the statement is a read");
     registry
