@@ -22,10 +22,16 @@ fn nothing() -> Tool {
 }
 
 fn bench(c: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
     let registry = Registry::new();
     registry.register(nothing()).expect("the name is free");
-    let limits = Limits::builder().allowance("plenty", 100_000).build().expect("no limit is zero");
+    let limits = Limits::builder()
+        .allowance("plenty", 100_000)
+        .build()
+        .expect("no limit is zero");
     let coordinator = Coordinator::builder(registry.clone()).limits(limits).build();
     let tool = registry.get("nothing").expect("it was registered");
 
@@ -42,18 +48,27 @@ fn bench(c: &mut Criterion) {
             .collect();
         group.bench_with_input(BenchmarkId::new("join_all", calls), &requests, |b, requests| {
             b.to_async(&runtime).iter(|| async {
-                join_all(requests.iter().map(|request| tool.service().clone().oneshot(request.clone()))).await
+                join_all(
+                    requests
+                        .iter()
+                        .map(|request| tool.service().clone().oneshot(request.clone())),
+                )
+                .await
             });
         });
-        group.bench_with_input(BenchmarkId::new("serial loop", calls), &requests, |b, requests| {
-            b.to_async(&runtime).iter(|| async {
-                let mut answers = Vec::with_capacity(requests.len());
-                for request in requests {
-                    answers.push(tool.service().clone().oneshot(request.clone()).await);
-                }
-                answers
-            });
-        });
+        group.bench_with_input(
+            BenchmarkId::new("serial loop", calls),
+            &requests,
+            |b, requests| {
+                b.to_async(&runtime).iter(|| async {
+                    let mut answers = Vec::with_capacity(requests.len());
+                    for request in requests {
+                        answers.push(tool.service().clone().oneshot(request.clone()).await);
+                    }
+                    answers
+                });
+            },
+        );
         group.bench_with_input(BenchmarkId::new("coordinator", calls), &set, |b, set| {
             b.to_async(&runtime).iter_batched(
                 || set.clone(),

@@ -37,7 +37,11 @@ impl Draws {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into the values")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an index into the values"
+)]
 fn percentile(values: &mut [f64], p: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * p).round() as usize]
@@ -46,9 +50,14 @@ fn percentile(values: &mut [f64], p: f64) -> f64 {
 /// Latencies of four calls a set, in seconds, whose sums have the published sequential percentiles.
 fn latencies() -> Vec<[f64; 4]> {
     let mut draws = Draws(7);
-    let normals: Vec<[f64; 4]> = (0..SETS).map(|_| std::array::from_fn(|_| draws.normal())).collect();
+    let normals: Vec<[f64; 4]> = (0..SETS)
+        .map(|_| std::array::from_fn(|_| draws.normal()))
+        .collect();
     let sums = |sigma: f64| -> Vec<f64> {
-        normals.iter().map(|set| set.iter().map(|n| (sigma * n).exp()).sum()).collect()
+        normals
+            .iter()
+            .map(|set| set.iter().map(|n| (sigma * n).exp()).sum())
+            .collect()
     };
     // The ratio of the percentiles grows with sigma, and the scale follows from the median.
     let (mut low, mut high) = (0.01, 3.0);
@@ -61,7 +70,10 @@ fn latencies() -> Vec<[f64; 4]> {
         }
     }
     let scale = 2.1 / percentile(&mut sums(low), 0.5);
-    normals.iter().map(|set| set.map(|n| scale * (low * n).exp())).collect()
+    normals
+        .iter()
+        .map(|set| set.map(|n| scale * (low * n).exp()))
+        .collect()
 }
 
 fn sleeper(spec: ToolSpec) -> Tool {
@@ -75,13 +87,20 @@ fn sleeper(spec: ToolSpec) -> Tool {
 fn coordinator() -> Coordinator {
     let registry = Registry::new();
     for name in ["contract", "orders", "invoices", "payments"] {
-        registry.register(sleeper(ToolSpec::read(name))).expect("the name is free");
+        registry
+            .register(sleeper(ToolSpec::read(name)))
+            .expect("the name is free");
     }
     let key = |arguments: &ArgumentMap| {
         let key = arguments["key"].as_str().ok_or("no key")?;
-        Ok::<_, BoxError>(Keys { reads: Vec::new(), writes: vec![key.into()] })
+        Ok::<_, BoxError>(Keys {
+            reads: Vec::new(),
+            writes: vec![key.into()],
+        })
     };
-    registry.register(sleeper(ToolSpec::read("keyed").keys(PerCall::decide(key)))).expect("the name is free");
+    registry
+        .register(sleeper(ToolSpec::read("keyed").keys(PerCall::decide(key))))
+        .expect("the name is free");
     let clock = VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().expect("a timestamp"));
     Coordinator::builder(registry).clock(Arc::new(clock)).build()
 }
@@ -91,13 +110,19 @@ fn main() {
     if std::env::args().any(|arg| arg == "--list" || arg == "--test") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     runtime.expect("a runtime").block_on(async {
         let coordinator = coordinator();
         let (mut serial, mut ours, mut bound) = (Vec::new(), Vec::new(), Vec::new());
         for set in latencies() {
             let names = ["contract", "orders", "invoices", "payments"];
-            let calls = names.iter().zip(&set).map(|(name, s)| Call::new(*name, *name, json!({"ms": s * 1e3})));
+            let calls = names
+                .iter()
+                .zip(&set)
+                .map(|(name, s)| Call::new(*name, *name, json!({"ms": s * 1e3})));
             let began = Instant::now();
             coordinator.run(CallSet::new(calls)).await.expect("the set runs");
             ours.push(began.elapsed().as_secs_f64());
@@ -106,7 +131,10 @@ fn main() {
         }
         println!("four reads of a turn, {SETS} sets, latencies drawn to fit the sequential column; seconds");
         println!("{:<44} {:>6} {:>6}", "", "p50", "p95");
-        for (name, p50, p95) in [("published, one after another", 2.1, 4.4), ("published, parallel", 0.9, 1.6)] {
+        for (name, p50, p95) in [
+            ("published, one after another", 2.1, 4.4),
+            ("published, parallel", 0.9, 1.6),
+        ] {
             println!("{name:<44} {p50:>6.2} {p95:>6.2}");
         }
         for (name, values) in [
@@ -114,11 +142,17 @@ fn main() {
             ("Coeval", &mut ours),
             ("bound of any parallel plan (slowest call)", &mut bound),
         ] {
-            println!("{name:<44} {:>6.2} {:>6.2}", percentile(values, 0.5), percentile(values, 0.95));
+            println!(
+                "{name:<44} {:>6.2} {:>6.2}",
+                percentile(values, 0.5),
+                percentile(values, 0.95)
+            );
         }
 
         let pattern = [("a", 100.0), ("b", 1.0), ("a", 1.0), ("b", 100.0)];
-        let calls = pattern.iter().map(|(key, ms)| Call::new(*key, "keyed", json!({"key": key, "ms": ms})));
+        let calls = pattern
+            .iter()
+            .map(|(key, ms)| Call::new(*key, "keyed", json!({"key": key, "ms": ms})));
         let began = Instant::now();
         coordinator.run(CallSet::new(calls)).await.expect("the set runs");
         let ours = began.elapsed().as_secs_f64() * 1e3;

@@ -68,7 +68,10 @@ pub struct CallSet {
 impl CallSet {
     /// A set of these calls and nothing said about them.
     pub fn new(calls: impl IntoIterator<Item = Call>) -> Self {
-        Self { calls: calls.into_iter().collect(), ..Self::default() }
+        Self {
+            calls: calls.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// Says what the user asked.
@@ -117,7 +120,12 @@ fn null_is_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str
 impl Call {
     /// A call of `tool` with these arguments: an object, or its JSON text.
     pub fn new(id: impl Into<Arc<str>>, tool: impl Into<Arc<str>>, arguments: impl Into<Arguments>) -> Self {
-        Self { id: id.into(), tool: tool.into(), arguments: arguments.into(), after: Vec::new() }
+        Self {
+            id: id.into(),
+            tool: tool.into(),
+            arguments: arguments.into(),
+            after: Vec::new(),
+        }
     }
 
     /// Declares that these calls must have succeeded first.
@@ -198,7 +206,10 @@ impl From<Value> for Arguments {
                     raw: Value::String(text),
                 },
             },
-            other => Self::Invalid { why: format!("expected a JSON object, got {}", kind_of(&other)), raw: other },
+            other => Self::Invalid {
+                why: format!("expected a JSON object, got {}", kind_of(&other)),
+                raw: other,
+            },
         }
     }
 }
@@ -305,15 +316,32 @@ mod tests {
         let object: Arguments = json!({"a": 1}).into();
         assert_eq!(Arguments::from("{\"a\": 1}"), object);
         assert_eq!(Arguments::from("  "), Arguments::default());
-        for bad in [json!("not json"), json!("[1]"), json!("{} {}"), json!(null), json!(7), json!([1])] {
-            assert!(matches!(Arguments::from(bad.clone()), Arguments::Invalid { .. }), "{bad}");
+        for bad in [
+            json!("not json"),
+            json!("[1]"),
+            json!("{} {}"),
+            json!(null),
+            json!(7),
+            json!([1]),
+        ] {
+            assert!(
+                matches!(Arguments::from(bad.clone()), Arguments::Invalid { .. }),
+                "{bad}"
+            );
         }
     }
 
     #[test]
     fn ids_may_be_missing_null_or_empty() {
-        for text in [r#"{"tool": "t"}"#, r#"{"id": null, "tool": "t"}"#, r#"{"id": "", "tool": "t"}"#] {
-            assert_eq!(serde_json::from_str::<Call>(text).unwrap(), Call::new("", "t", json!({})));
+        for text in [
+            r#"{"tool": "t"}"#,
+            r#"{"id": null, "tool": "t"}"#,
+            r#"{"id": "", "tool": "t"}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<Call>(text).unwrap(),
+                Call::new("", "t", json!({}))
+            );
         }
     }
 }

@@ -56,9 +56,14 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// A clock whose monotonic epoch is now.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place where machine time enters")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place where machine time enters"
+    )]
     pub fn new() -> Self {
-        Self { base: std::time::Instant::now() }
+        Self {
+            base: std::time::Instant::now(),
+        }
     }
 }
 
@@ -73,7 +78,10 @@ impl Clock for SystemClock {
         Mono(nanos(self.base.elapsed()))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place where machine time enters")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place where machine time enters"
+    )]
     fn wall(&self) -> DateTime<Utc> {
         Utc::now()
     }
@@ -89,7 +97,10 @@ pub struct VirtualClock {
 impl VirtualClock {
     /// A clock that reads `wall` now, and from then on as much more as tokio's time has moved.
     pub fn starting_at(wall: DateTime<Utc>) -> Self {
-        Self { base: tokio::time::Instant::now(), wall }
+        Self {
+            base: tokio::time::Instant::now(),
+            wall,
+        }
     }
 }
 
@@ -115,7 +126,11 @@ pub struct ManualClock {
 impl ManualClock {
     /// A clock that stands at `wall`.
     pub fn starting_at(wall: DateTime<Utc>) -> Self {
-        Self { nanos: Arc::new(AtomicU64::new(0)), wall, step: Arc::default() }
+        Self {
+            nanos: Arc::new(AtomicU64::new(0)),
+            wall,
+            step: Arc::default(),
+        }
     }
 
     /// Moves both clocks on.
@@ -125,7 +140,8 @@ impl ManualClock {
 
     /// Steps the wall clock alone, as an administrator or a time daemon would.
     pub fn step_wall(&self, by: TimeDelta) {
-        self.step.fetch_add(by.num_nanoseconds().unwrap_or(0), Ordering::SeqCst);
+        self.step
+            .fetch_add(by.num_nanoseconds().unwrap_or(0), Ordering::SeqCst);
     }
 }
 
@@ -203,12 +219,19 @@ impl Timeline {
     pub fn start(clock: Arc<dyn Clock>) -> Self {
         let issued = clock.mono();
         let issued_wall = clock.wall();
-        Self { clock, issued, issued_wall }
+        Self {
+            clock,
+            issued,
+            issued_wall,
+        }
     }
 
     /// When the set was issued.
     pub fn issued(&self) -> Moment {
-        Moment { wall: self.issued_wall, mono: Some(self.issued) }
+        Moment {
+            wall: self.issued_wall,
+            mono: Some(self.issued),
+        }
     }
 
     /// Now.
@@ -227,9 +250,14 @@ impl Timeline {
             add(self.issued_wall, mono.since(self.issued))
         } else {
             let back = TimeDelta::from_std(self.issued.since(mono)).unwrap_or(TimeDelta::zero());
-            self.issued_wall.checked_sub_signed(back).unwrap_or(self.issued_wall)
+            self.issued_wall
+                .checked_sub_signed(back)
+                .unwrap_or(self.issued_wall)
         };
-        Moment { wall, mono: Some(mono) }
+        Moment {
+            wall,
+            mono: Some(mono),
+        }
     }
 
     /// Time since the set was issued.
@@ -243,7 +271,10 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 fn add(wall: DateTime<Utc>, duration: Duration) -> DateTime<Utc> {
-    TimeDelta::from_std(duration).ok().and_then(|delta| wall.checked_add_signed(delta)).unwrap_or(wall)
+    TimeDelta::from_std(duration)
+        .ok()
+        .and_then(|delta| wall.checked_add_signed(delta))
+        .unwrap_or(wall)
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ struct Inner {
 
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coordinator").field("tools", &self.0.registry.names()).finish_non_exhaustive()
+        f.debug_struct("Coordinator")
+            .field("tools", &self.0.registry.names())
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,7 +104,10 @@ impl Coordinator {
             if withheld && ended.is_watched() {
                 // Under `require` a reading is final only now that the set is judged.
                 for (position, result) in report.results.iter().enumerate() {
-                    ended.emit(|| Event::Committed { position, result: Arc::new(result.clone()) });
+                    ended.emit(|| Event::Committed {
+                        position,
+                        result: Arc::new(result.clone()),
+                    });
                 }
             }
             Ok(report)
@@ -205,7 +210,9 @@ pub struct Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("policy", &self.policy.name).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("policy", &self.policy.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -306,7 +313,9 @@ impl Builder {
             let limits = sources.fold(Limits::builder(), |limits, (name, source)| {
                 limits.allowance(Arc::clone(name), connections(source))
             });
-            limits.build().expect("no allowance is zero, and there are no quotas")
+            limits
+                .build()
+                .expect("no allowance is zero, and there are no quotas")
         });
         let mut stack = CallStack::new(limits.clone());
         if let Some(drain) = self.drain {

@@ -54,7 +54,9 @@ type Composed = (Arc<Registered>, CallService);
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("hooks", &self.0.hooks.len()).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("hooks", &self.0.hooks.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -291,7 +291,11 @@ pub fn plan<C: Borrow<ResolvedCall>>(calls: &[C], context: &Context<'_>) -> (Dec
 ///
 /// # Errors
 /// `precondition_unmet`, naming the first tool that has not succeeded.
-pub fn precondition_met(tool: &str, facts: &Facts, has_succeeded: impl Fn(&str) -> bool) -> Result<(), CallError> {
+pub fn precondition_met(
+    tool: &str,
+    facts: &Facts,
+    has_succeeded: impl Fn(&str) -> bool,
+) -> Result<(), CallError> {
     match facts.preconditions.iter().find(|needed| !has_succeeded(needed)) {
         Some(missing) => Err(unmet(tool, missing, false)),
         None => Ok(()),

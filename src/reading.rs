@@ -35,7 +35,14 @@ pub struct Answer {
 impl Answer {
     /// A value about which nothing is attested.
     pub fn new(value: impl Into<Value>) -> Self {
-        Self { value: value.into(), complete: true, stamp: None, view: None, unsound: None, extra: None }
+        Self {
+            value: value.into(),
+            complete: true,
+            stamp: None,
+            view: None,
+            unsound: None,
+            extra: None,
+        }
     }
 
     /// Says that the value is not the whole answer.
@@ -96,8 +103,22 @@ pub struct Reading {
 impl Reading {
     /// An answer with its stamp, asked once.
     pub fn new(answer: Answer, stamp: Stamp, elapsed: Duration) -> Self {
-        let Answer { value, complete, view, unsound, .. } = answer;
-        Self { value, complete, stamp, view, unsound, attempts: 1, elapsed }
+        let Answer {
+            value,
+            complete,
+            view,
+            unsound,
+            ..
+        } = answer;
+        Self {
+            value,
+            complete,
+            stamp,
+            view,
+            unsound,
+            attempts: 1,
+            elapsed,
+        }
     }
 }
 
@@ -147,7 +168,8 @@ pub struct Stamp {
 }
 
 fn microseconds<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)).serialize(serializer)
+    time.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true))
+        .serialize(serializer)
 }
 
 impl Stamp {
@@ -314,9 +336,11 @@ impl ErrorCode {
     /// The outcome a call with this code has.
     pub fn outcome(self) -> Outcome {
         match self {
-            Self::CallFailed | Self::SourceBusy | Self::ViewUnavailable | Self::ViewLost | Self::StatementFailed => {
-                Outcome::Failed
-            }
+            Self::CallFailed
+            | Self::SourceBusy
+            | Self::ViewUnavailable
+            | Self::ViewLost
+            | Self::StatementFailed => Outcome::Failed,
             Self::Panicked => Outcome::Panicked,
             Self::DeadlineExceeded => Outcome::TimedOut,
             Self::Cancelled => Outcome::Cancelled,
@@ -343,7 +367,9 @@ impl ErrorCode {
     /// The class a call with this code has unless its maker knows better.
     pub fn class(self) -> ErrorClass {
         match self {
-            Self::CallFailed | Self::SourceBusy | Self::ViewUnavailable | Self::ViewLost => ErrorClass::Unavailable,
+            Self::CallFailed | Self::SourceBusy | Self::ViewUnavailable | Self::ViewLost => {
+                ErrorClass::Unavailable
+            }
             Self::DeadlineExceeded | Self::DeadlineBeforeStart => ErrorClass::Timeout,
             Self::Cancelled
             | Self::SetCancelled
@@ -557,8 +583,23 @@ impl std::error::Error for CallError {
 impl PartialEq for CallError {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (&*self.0, &*other.0);
-        (a.class, a.code, &a.message, a.retryable, a.retry_after, a.fatal, a.may_have_happened)
-            == (b.class, b.code, &b.message, b.retryable, b.retry_after, b.fatal, b.may_have_happened)
+        (
+            a.class,
+            a.code,
+            &a.message,
+            a.retryable,
+            a.retry_after,
+            a.fatal,
+            a.may_have_happened,
+        ) == (
+            b.class,
+            b.code,
+            &b.message,
+            b.retryable,
+            b.retry_after,
+            b.fatal,
+            b.may_have_happened,
+        )
     }
 }
 

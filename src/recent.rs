@@ -35,7 +35,10 @@ struct Entry {
 
 impl Recent {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, memory: Mutex::default() }
+        Self {
+            capacity,
+            memory: Mutex::default(),
+        }
     }
 
     /// Runs a set, or waits for the same set that is running, or answers with the report it had.
@@ -56,7 +59,10 @@ impl Recent {
     }
 
     fn entry(&self, set: &Arc<CallSet>) -> Option<Arc<Entry>> {
-        let name = set.set_id.as_ref().filter(|name| !name.is_empty() && self.capacity > 0)?;
+        let name = set
+            .set_id
+            .as_ref()
+            .filter(|name| !name.is_empty() && self.capacity > 0)?;
         let scope = serde_json::to_string(&set.scope).expect("a JSON object has a text");
         let key = (name.clone(), set.session.clone(), scope);
         // Nothing panics while it holds this lock.
@@ -69,7 +75,10 @@ impl Recent {
                 memory.entries.remove(&oldest);
             }
         }
-        let entry = Arc::new(Entry { set: Arc::clone(set), report: OnceCell::new() });
+        let entry = Arc::new(Entry {
+            set: Arc::clone(set),
+            report: OnceCell::new(),
+        });
         memory.entries.insert(key.clone(), Arc::clone(&entry));
         memory.order.push_back(key);
         Some(entry)

@@ -181,7 +181,12 @@ impl Registry {
     /// The tools that answer for others, sorted by name.
     pub fn snapshot_tools(&self) -> Vec<Arc<Registered>> {
         let table = self.read();
-        let mut tools: Vec<_> = table.snapshots.iter().filter_map(|name| table.tools.get(name)).cloned().collect();
+        let mut tools: Vec<_> = table
+            .snapshots
+            .iter()
+            .filter_map(|name| table.tools.get(name))
+            .cloned()
+            .collect();
         tools.sort_unstable_by(|a, b| a.spec.name.cmp(&b.spec.name));
         tools
     }

@@ -57,7 +57,9 @@ pub struct SetContext {
 
 impl fmt::Debug for SetContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetContext").field("set_id", &self.set_id).finish_non_exhaustive()
+        f.debug_struct("SetContext")
+            .field("set_id", &self.set_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -111,7 +113,13 @@ impl CallRequest {
     /// A request as the executor makes it.
     pub fn new(call: Arc<ResolvedCall>, set: Arc<SetContext>, deadline: Option<Instant>) -> Self {
         let arguments = Arc::clone(&call.arguments);
-        Self { call, arguments, set, deadline, admission: None }
+        Self {
+            call,
+            arguments,
+            set,
+            deadline,
+            admission: None,
+        }
     }
 
     /// Its place in the set.
@@ -182,7 +190,10 @@ struct CallState {
 
 impl fmt::Debug for Signals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signals").field("all", &self.0.all).field("calls", &self.0.calls.len()).finish()
+        f.debug_struct("Signals")
+            .field("all", &self.0.all)
+            .field("calls", &self.0.calls.len())
+            .finish()
     }
 }
 
@@ -190,7 +201,11 @@ impl Signals {
     /// Signals for a set of so many calls.
     pub fn new(calls: usize) -> Self {
         let calls = (0..calls).map(|_| CallState::default()).collect();
-        Self(Arc::new(SignalState { all: AtomicBool::new(false), calls, changed: Notify::new() }))
+        Self(Arc::new(SignalState {
+            all: AtomicBool::new(false),
+            calls,
+            changed: Notify::new(),
+        }))
     }
 
     /// Cancels the set.
@@ -225,19 +240,27 @@ impl Signals {
 
     /// How often the call has started.
     pub fn attempts(&self, position: usize) -> u32 {
-        self.0.calls.get(position).map_or(0, |call| call.attempts.load(Ordering::Relaxed))
+        self.0
+            .calls
+            .get(position)
+            .map_or(0, |call| call.attempts.load(Ordering::Relaxed))
     }
 
     /// Notes how long the call waited, from being ready, for allowance, place, quota and gate.
     pub fn waited(&self, position: usize, queued: Duration) {
         if let Some(call) = self.0.calls.get(position) {
-            call.queued.store(u64::try_from(queued.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            call.queued.store(
+                u64::try_from(queued.as_nanos()).unwrap_or(u64::MAX),
+                Ordering::Relaxed,
+            );
         }
     }
 
     /// How long the call waited to be admitted; of no meaning before it was.
     pub fn queued(&self, position: usize) -> Duration {
-        self.0.calls.get(position).map_or(Duration::ZERO, |call| Duration::from_nanos(call.queued.load(Ordering::Relaxed)))
+        self.0.calls.get(position).map_or(Duration::ZERO, |call| {
+            Duration::from_nanos(call.queued.load(Ordering::Relaxed))
+        })
     }
 
     /// Whether the call has started.
@@ -279,6 +302,9 @@ impl Signals {
     }
 
     fn has(&self, position: usize, bit: u8) -> bool {
-        self.0.calls.get(position).is_some_and(|call| call.bits.load(Ordering::SeqCst) & bit != 0)
+        self.0
+            .calls
+            .get(position)
+            .is_some_and(|call| call.bits.load(Ordering::SeqCst) & bit != 0)
     }
 }

@@ -74,7 +74,9 @@ struct Orders {
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("cancelled", &self.is_cancelled()).finish_non_exhaustive()
+        f.debug_struct("Control")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
     }
 }
 
@@ -172,7 +174,9 @@ pub struct Run {
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("control", &self.control).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("control", &self.control)
+            .finish_non_exhaustive()
     }
 }
 

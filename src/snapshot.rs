@@ -44,7 +44,9 @@ struct Slot {
 
 impl fmt::Debug for Views {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Views").field("sources", &self.0.sources.keys()).finish_non_exhaustive()
+        f.debug_struct("Views")
+            .field("sources", &self.0.sources.keys())
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,7 +104,12 @@ impl Views {
             Held(slot)
         };
         let width = self.0.widths.get(source).copied().unwrap_or(1).max(1);
-        let view = lease.0.view.get_or_init(|| lease.0.source.open(width, timeline)).await.clone()?;
+        let view = lease
+            .0
+            .view
+            .get_or_init(|| lease.0.source.open(width, timeline))
+            .await
+            .clone()?;
         Ok(Lease { view, _held: lease })
     }
 
@@ -163,7 +170,9 @@ pub struct Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("view", &self.view).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("view", &self.view)
+            .finish_non_exhaustive()
     }
 }
 

@@ -30,7 +30,11 @@ pub struct Capability {
 impl Capability {
     /// A source that promises nothing, over so many connections.
     pub fn none(connections: usize) -> Self {
-        Self { snapshot: false, shared: false, connections }
+        Self {
+            snapshot: false,
+            shared: false,
+            connections,
+        }
     }
 }
 
@@ -51,7 +55,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// # Cancel safety
     /// Dropping the future before it is done must leave nothing open that nobody owns.
-    fn open<'a>(&'a self, width: usize, timeline: &'a Timeline) -> BoxFuture<'a, Result<Arc<dyn View>, CallError>>;
+    fn open<'a>(
+        &'a self,
+        width: usize,
+        timeline: &'a Timeline,
+    ) -> BoxFuture<'a, Result<Arc<dyn View>, CallError>>;
 
     /// Ends a view, giving its connections back. Called once, after the last read; whatever it returns, the view is gone.
     ///

@@ -122,7 +122,10 @@ pub struct Keys {
 
 impl Keys {
     /// No keys.
-    pub const NONE: Keys = Keys { reads: Vec::new(), writes: Vec::new() };
+    pub const NONE: Keys = Keys {
+        reads: Vec::new(),
+        writes: Vec::new(),
+    };
 
     /// Whether the call names no resource.
     pub fn is_empty(&self) -> bool {
@@ -291,7 +294,12 @@ impl ToolSpec {
     {
         let fields = fields.into_iter();
         self.output_fields = PerCall::Always(
-            fields.map(|name| OutputField { name: name.into(), origin: FieldOrigin::Declared }).collect(),
+            fields
+                .map(|name| OutputField {
+                    name: name.into(),
+                    origin: FieldOrigin::Declared,
+                })
+                .collect(),
         );
         self
     }

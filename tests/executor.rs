@@ -17,7 +17,10 @@ use serde_json::json;
 use crate::support::lab::{Lab, assert_conserved, call, codes, outcomes};
 
 fn reads(ms: &[u64]) -> Vec<Call> {
-    ms.iter().enumerate().map(|(i, ms)| call(&format!("c{i}"), "read", json!({"ms": ms, "value": i}))).collect()
+    ms.iter()
+        .enumerate()
+        .map(|(i, ms)| call(&format!("c{i}"), "read", json!({"ms": ms, "value": i})))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +28,11 @@ async fn reads_overlap_and_are_answered_in_their_places() {
     let lab = Lab::new();
     let report = lab.run(reads(&[30, 10, 20])).await;
     assert_eq!(outcomes(&report), [Outcome::Ok; 3]);
-    let values: Vec<_> = report.results.iter().map(|result| result.value.clone().unwrap()).collect();
+    let values: Vec<_> = report
+        .results
+        .iter()
+        .map(|result| result.value.clone().unwrap())
+        .collect();
     assert_eq!(values, [json!(0), json!(1), json!(2)]);
     assert_eq!(lab.log.ms(), 30, "the slowest, not the sum");
     assert_eq!(lab.log.peak(), 3);
@@ -53,14 +60,30 @@ async fn a_write_waits_for_what_is_before_it_and_holds_back_what_is_after_it() {
 #[tokio::test(start_paused = true)]
 async fn nothing_holds_a_place_while_it_waits_for_a_key() {
     let lab = Lab::new();
-    let keys = |_: &_| Ok::<_, coeval::BoxError>(Keys { reads: vec![], writes: vec!["k".into()] });
-    lab.tool(ToolSpec::read("keyed").keys(PerCall::decide(keys)).dependency("plenty"));
-    let mut calls = vec![call("", "keyed", json!({"ms": 100})), call("", "keyed", json!({"ms": 100, "value": 1}))];
+    let keys = |_: &_| {
+        Ok::<_, coeval::BoxError>(Keys {
+            reads: vec![],
+            writes: vec!["k".into()],
+        })
+    };
+    lab.tool(
+        ToolSpec::read("keyed")
+            .keys(PerCall::decide(keys))
+            .dependency("plenty"),
+    );
+    let mut calls = vec![
+        call("", "keyed", json!({"ms": 100})),
+        call("", "keyed", json!({"ms": 100, "value": 1})),
+    ];
     calls.extend((0..4).map(|i| call("", "read", json!({"ms": 1, "value": i}))));
     let coordinator = lab.builder().max_concurrency(2.try_into().unwrap()).build();
     coordinator.run(CallSet::new(calls)).await.unwrap();
     for position in 2..6 {
-        assert!(lab.log.span(position).ended.unwrap() < 100, "{:?}", lab.log.spans());
+        assert!(
+            lab.log.span(position).ended.unwrap() < 100,
+            "{:?}",
+            lab.log.spans()
+        );
     }
     assert_eq!(lab.log.span(1).began, 100);
 }
@@ -71,11 +94,19 @@ async fn chains_of_keys_cost_their_critical_path() {
     let lab = Lab::new();
     let keys = |arguments: &coeval::tool::ArgumentMap| {
         let key = arguments["key"].as_str().ok_or("no key")?;
-        Ok::<_, coeval::BoxError>(Keys { reads: vec![], writes: vec![key.into()] })
+        Ok::<_, coeval::BoxError>(Keys {
+            reads: vec![],
+            writes: vec![key.into()],
+        })
     };
-    lab.tool(ToolSpec::read("keyed").keys(PerCall::decide(keys)).dependency("plenty"));
+    lab.tool(
+        ToolSpec::read("keyed")
+            .keys(PerCall::decide(keys))
+            .dependency("plenty"),
+    );
     let keyed = |key: &str, ms: u64| call("", "keyed", json!({"key": key, "ms": ms}));
-    lab.run([keyed("a", 100), keyed("b", 1), keyed("a", 1), keyed("b", 100)]).await;
+    lab.run([keyed("a", 100), keyed("b", 1), keyed("a", 1), keyed("b", 100)])
+        .await;
     assert!(lab.log.ms() <= 103, "{} ms", lab.log.ms());
 }
 
@@ -84,8 +115,17 @@ async fn chains_of_keys_cost_their_critical_path() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_not_taken_over_the_head_of_its_holder() {
     let lab = Lab::new();
-    let keys = |_: &_| Ok::<_, coeval::BoxError>(Keys { reads: vec![], writes: vec!["k".into()] });
-    lab.tool(ToolSpec::read("keyed").keys(PerCall::decide(keys)).dependency("plenty"));
+    let keys = |_: &_| {
+        Ok::<_, coeval::BoxError>(Keys {
+            reads: vec![],
+            writes: vec!["k".into()],
+        })
+    };
+    lab.tool(
+        ToolSpec::read("keyed")
+            .keys(PerCall::decide(keys))
+            .dependency("plenty"),
+    );
     let report = lab
         .run([
             call("f", "read", json!({"then": "fail"})),
@@ -94,7 +134,15 @@ async fn a_key_is_not_taken_over_the_head_of_its_holder() {
             call("", "keyed", json!({"ms": 1})),
         ])
         .await;
-    assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::Ok, Outcome::DependencyFailed, Outcome::Ok]);
+    assert_eq!(
+        outcomes(&report),
+        [
+            Outcome::Failed,
+            Outcome::Ok,
+            Outcome::DependencyFailed,
+            Outcome::Ok
+        ]
+    );
     assert_eq!(lab.log.span(3).began, 100);
 }
 
@@ -112,7 +160,10 @@ async fn one_failure_keeps_its_siblings() {
     let report = lab.coordinator().run(set.clone()).await.unwrap();
     assert_conserved(&set, &report);
     use Outcome::*;
-    assert_eq!(outcomes(&report), [Ok, Failed, Panicked, UnknownTool, InvalidArguments, Ok]);
+    assert_eq!(
+        outcomes(&report),
+        [Ok, Failed, Panicked, UnknownTool, InvalidArguments, Ok]
+    );
     assert_eq!(report.status, Status::Complete);
 }
 
@@ -123,8 +174,17 @@ async fn a_call_whose_producer_failed_is_answered_as_such_however_long_the_chain
     calls.extend((1..5_000).map(|i| call(&format!("c{i}"), "read", json!({"value": i})).after([i - 1])));
     let report = lab.run(calls).await;
     assert_eq!(report.results[0].outcome, Outcome::Failed);
-    assert!(report.results[1..].iter().all(|result| result.outcome == Outcome::DependencyFailed));
-    let longest = report.results.iter().filter_map(|result| result.error.as_ref()).map(|e| e.message.len()).max();
+    assert!(
+        report.results[1..]
+            .iter()
+            .all(|result| result.outcome == Outcome::DependencyFailed)
+    );
+    let longest = report
+        .results
+        .iter()
+        .filter_map(|result| result.error.as_ref())
+        .map(|e| e.message.len())
+        .max();
     assert!(longest.unwrap() < 300, "messages don't grow along the chain");
     assert_eq!(lab.log.began(), [0]);
 }
@@ -134,7 +194,11 @@ async fn a_placeholder_is_filled_in_with_its_json_type() {
     let lab = Lab::new();
     let report = lab
         .run([
-            call("c1", "read", json!({"ms": 5, "value": {"rows": [{"threshold": 15000}]}})),
+            call(
+                "c1",
+                "read",
+                json!({"ms": 5, "value": {"rows": [{"threshold": 15000}]}}),
+            ),
             call("c2", "read2", json!({"value": "{{c1.threshold}}"})),
             call("c3", "read2", json!({"value": "over {{c1.rows[0].threshold}}?"})),
             call("c4", "read2", json!({"value": "Dear {{{{name}}"})),
@@ -245,12 +309,19 @@ async fn cancelling_one_call_leaves_its_siblings() {
 #[tokio::test(start_paused = true)]
 async fn a_listening_body_is_given_a_grace_period() {
     let lab = Lab::new();
-    let mut set = CallSet::new([call("", "read", json!({"then": "listen"})), call("", "read", json!({"then": "hang"}))]);
+    let mut set = CallSet::new([
+        call("", "read", json!({"then": "listen"})),
+        call("", "read", json!({"then": "hang"})),
+    ]);
     set.deadline_ms = Some(20);
     let report = lab.coordinator().run(set).await.unwrap();
     assert_eq!(outcomes(&report), [Outcome::TimedOut; 2]);
     assert!(lab.log.span(0).finished, "it ended by itself");
-    assert_eq!(lab.log.span(1).ended, Some(20), "nobody waits for one that doesn't listen");
+    assert_eq!(
+        lab.log.span(1).ended,
+        Some(20),
+        "nobody waits for one that doesn't listen"
+    );
     assert_eq!(lab.log.running(), 0);
 }
 
@@ -260,10 +331,7 @@ async fn a_listening_body_is_given_a_grace_period() {
 async fn a_dropped_set_starts_nothing_and_idle_waits_for_its_write() {
     let lab = Lab::new();
     let coordinator = lab.coordinator();
-    let set = CallSet::new([
-        call("", "write", json!({"ms": 100})),
-        call("", "read", json!({})),
-    ]);
+    let set = CallSet::new([call("", "write", json!({"ms": 100})), call("", "read", json!({}))]);
     let dropped = tokio::time::timeout(Duration::from_millis(10), coordinator.run(set)).await;
     assert!(dropped.is_err());
     assert_eq!(lab.log.running(), 1, "a write that began isn't torn");
@@ -277,8 +345,11 @@ async fn a_dropped_set_starts_nothing_and_idle_waits_for_its_write() {
 async fn dropping_a_set_drops_its_reads_at_once() {
     let lab = Lab::new();
     let coordinator = lab.coordinator();
-    let dropped =
-        tokio::time::timeout(Duration::from_millis(10), coordinator.run(CallSet::new(reads(&[500, 500])))).await;
+    let dropped = tokio::time::timeout(
+        Duration::from_millis(10),
+        coordinator.run(CallSet::new(reads(&[500, 500]))),
+    )
+    .await;
     assert!(dropped.is_err());
     assert_eq!(lab.log.running(), 0);
     coordinator.idle().await;
@@ -289,8 +360,17 @@ async fn dropping_a_set_drops_its_reads_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_call_is_timed_out_by_its_own_limit() {
     let lab = Lab::new();
-    lab.tool(ToolSpec::read("short").timeout(Duration::from_millis(20)).dependency("plenty"));
-    let report = lab.run([call("", "short", json!({"then": "hang"})), call("", "read", json!({"ms": 1}))]).await;
+    lab.tool(
+        ToolSpec::read("short")
+            .timeout(Duration::from_millis(20))
+            .dependency("plenty"),
+    );
+    let report = lab
+        .run([
+            call("", "short", json!({"then": "hang"})),
+            call("", "read", json!({"ms": 1})),
+        ])
+        .await;
     assert_eq!(outcomes(&report), [Outcome::TimedOut, Outcome::Ok]);
     assert_eq!(lab.log.ms(), 20);
 }
@@ -299,7 +379,10 @@ async fn a_hanging_call_is_timed_out_by_its_own_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_write_past_its_deadline_may_have_happened() {
     let lab = Lab::new();
-    let mut set = CallSet::new([call("", "write", json!({"then": "hang"})), call("", "read", json!({}))]);
+    let mut set = CallSet::new([
+        call("", "write", json!({"then": "hang"})),
+        call("", "read", json!({})),
+    ]);
     set.deadline_ms = Some(50);
     let coordinator = lab.builder().drain(Duration::from_millis(200)).build();
     let report = coordinator.run(set).await.unwrap();
@@ -349,7 +432,12 @@ async fn cancelling_one_of_two_equal_reads_leaves_the_other() {
 #[tokio::test(start_paused = true)]
 async fn equal_reads_around_a_write_are_executed_twice() {
     let lab = Lab::new();
-    lab.run([call("", "read", json!({})), call("", "write", json!({})), call("", "read", json!({}))]).await;
+    lab.run([
+        call("", "read", json!({})),
+        call("", "write", json!({})),
+        call("", "read", json!({})),
+    ])
+    .await;
     assert_eq!(lab.log.began(), [0, 1, 2]);
 }
 
@@ -358,12 +446,17 @@ async fn equal_reads_around_a_write_are_executed_twice() {
 async fn a_tool_replaced_meanwhile_is_looked_at_again_at_the_start() {
     let lab = Lab::new();
     lab.tool(ToolSpec::read("x").dependency("plenty"));
-    let (registry, scripted) = (lab.registry.clone(), lab.scripted(ToolSpec::new("x").dependency("plenty")));
+    let (registry, scripted) = (
+        lab.registry.clone(),
+        lab.scripted(ToolSpec::new("x").dependency("plenty")),
+    );
     let replace = move |_: CallRequest| {
         registry.replace(scripted.clone()).unwrap();
         async { Ok::<_, coeval::BoxError>(json!("replaced")) }
     };
-    lab.registry.register(coeval::tool::Tool::raw_fn(ToolSpec::write("replace"), replace)).unwrap();
+    lab.registry
+        .register(coeval::tool::Tool::raw_fn(ToolSpec::write("replace"), replace))
+        .unwrap();
     let report = lab
         .run([
             call("", "replace", json!({})),
@@ -415,8 +508,15 @@ async fn preconditions_are_asked_again_at_the_start() {
         }
     };
     let spec = ToolSpec::write("save").preconditions_per_call(fresh);
-    lab.registry.register(coeval::tool::Tool::raw_fn(spec, body)).unwrap();
-    let report = lab.run([call("", "save", json!({"text": "a"})), call("", "save", json!({"text": "b"}))]).await;
+    lab.registry
+        .register(coeval::tool::Tool::raw_fn(spec, body))
+        .unwrap();
+    let report = lab
+        .run([
+            call("", "save", json!({"text": "a"})),
+            call("", "save", json!({"text": "b"})),
+        ])
+        .await;
     assert_eq!(outcomes(&report), [Outcome::Ok, Outcome::Refused]);
     assert_eq!(codes(&report)[1], Some(ErrorCode::PreconditionUnmet));
     assert_eq!(*version.lock().unwrap(), 2);
@@ -428,9 +528,17 @@ async fn a_call_found_exclusive_at_its_start_waits_for_all_and_holds_back_the_la
     let lab = Lab::new();
     // A placeholder decides: it is only known at the start whether this call writes.
     let effect = |arguments: &coeval::tool::ArgumentMap| {
-        Ok::<_, coeval::BoxError>(if arguments["mode"] == "set" { Effect::Write } else { Effect::Read })
+        Ok::<_, coeval::BoxError>(if arguments["mode"] == "set" {
+            Effect::Write
+        } else {
+            Effect::Read
+        })
     };
-    lab.tool(ToolSpec::new("mode").effect(PerCall::decide(effect)).dependency("plenty"));
+    lab.tool(
+        ToolSpec::new("mode")
+            .effect(PerCall::decide(effect))
+            .dependency("plenty"),
+    );
     let report = lab
         .run([
             call("c0", "read", json!({"ms": 30})),
@@ -471,7 +579,10 @@ impl Hook for Recorder {
     }
 
     fn after<'a>(&'a self, position: usize, result: &'a CallResult) -> BoxFuture<'a, ()> {
-        self.log.lock().unwrap().push(format!("post {position} {:?}", result.outcome));
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("post {position} {:?}", result.outcome));
         Box::pin(async {})
     }
 }
@@ -481,17 +592,33 @@ impl Hook for Recorder {
 async fn hooks_run_in_the_models_order_whatever_finishes_first() {
     let lab = Lab::new();
     let hook = Arc::new(Recorder::default());
-    lab.builder().hook(Arc::clone(&hook) as _).build().run(CallSet::new(reads(&[30, 20, 10]))).await.unwrap();
+    lab.builder()
+        .hook(Arc::clone(&hook) as _)
+        .build()
+        .run(CallSet::new(reads(&[30, 20, 10])))
+        .await
+        .unwrap();
     let log = hook.log.lock().unwrap().clone();
-    assert_eq!(log, ["pre 0", "pre 1", "pre 2", "post 0 Ok", "post 1 Ok", "post 2 Ok"]);
+    assert_eq!(
+        log,
+        ["pre 0", "pre 1", "pre 2", "post 0 Ok", "post 1 Ok", "post 2 Ok"]
+    );
 }
 
 /// DS-25: before-hooks never overlap: a slow one delays the next call's start.
 #[tokio::test(start_paused = true)]
 async fn before_hooks_never_overlap() {
     let lab = Lab::new();
-    let hook = Arc::new(Recorder { slow: Duration::from_millis(10), ..Recorder::default() });
-    lab.builder().hook(Arc::clone(&hook) as _).build().run(CallSet::new(reads(&[5, 5]))).await.unwrap();
+    let hook = Arc::new(Recorder {
+        slow: Duration::from_millis(10),
+        ..Recorder::default()
+    });
+    lab.builder()
+        .hook(Arc::clone(&hook) as _)
+        .build()
+        .run(CallSet::new(reads(&[5, 5])))
+        .await
+        .unwrap();
     let log = hook.log.lock().unwrap().clone();
     let before: Vec<_> = log.iter().filter(|line| line.starts_with("pre")).collect();
     assert_eq!(before, ["pre 0", "pre 0 done", "pre 1", "pre 1 done"]);
@@ -502,8 +629,18 @@ async fn before_hooks_never_overlap() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_and_a_broken_hook_are_answers_of_their_calls() {
     let lab = Lab::new();
-    let hook = Arc::new(Recorder { deny: Some(1), throw: Some(2), ..Recorder::default() });
-    let report = lab.builder().hook(Arc::clone(&hook) as _).build().run(CallSet::new(reads(&[5, 5, 5]))).await.unwrap();
+    let hook = Arc::new(Recorder {
+        deny: Some(1),
+        throw: Some(2),
+        ..Recorder::default()
+    });
+    let report = lab
+        .builder()
+        .hook(Arc::clone(&hook) as _)
+        .build()
+        .run(CallSet::new(reads(&[5, 5, 5])))
+        .await
+        .unwrap();
     use Outcome::*;
     assert_eq!(outcomes(&report), [Ok, Refused, Failed]);
     assert_eq!(lab.log.began(), [0]);
@@ -526,7 +663,12 @@ async fn a_barrier_is_held_through_its_after_hook() {
     let lab = Lab::new();
     let hook = Arc::new(Slow(Mutex::default()));
     let calls = [call("", "write", json!({"ms": 5})), call("", "read", json!({}))];
-    lab.builder().hook(Arc::clone(&hook) as _).build().run(CallSet::new(calls)).await.unwrap();
+    lab.builder()
+        .hook(Arc::clone(&hook) as _)
+        .build()
+        .run(CallSet::new(calls))
+        .await
+        .unwrap();
     assert_eq!(lab.log.span(1).began, 15);
     assert_eq!(*hook.0.lock().unwrap(), [0, 1]);
 }
@@ -551,7 +693,9 @@ async fn results_are_committed_in_the_models_order() {
     });
     assert_eq!(
         seen,
-        ["start 0", "start 1", "start 2", "end 1", "end 2", "end 0", "commit 0", "commit 1", "commit 2"]
+        [
+            "start 0", "start 1", "start 2", "end 1", "end 2", "end 0", "commit 0", "commit 1", "commit 2"
+        ]
     );
 }
 
@@ -569,9 +713,22 @@ async fn a_final_tool_ends_the_turn_for_later_calls() {
     use Outcome::*;
     assert_eq!(outcomes(&report), [Ok, Ok, NotStarted]);
     assert_eq!(codes(&report)[2], Some(ErrorCode::TurnEnded));
-    assert_eq!(lab.log.began(), [0, 1], "the last did not begin while it was open whether the turn ends");
-    assert_eq!(lab.log.span(1).began, 20, "and the end of the turn waits for what comes before it");
-    let report = lab.run([call("", "finish", json!({"then": "fail"})), call("", "read", json!({"ms": 2}))]).await;
+    assert_eq!(
+        lab.log.began(),
+        [0, 1],
+        "the last did not begin while it was open whether the turn ends"
+    );
+    assert_eq!(
+        lab.log.span(1).began,
+        20,
+        "and the end of the turn waits for what comes before it"
+    );
+    let report = lab
+        .run([
+            call("", "finish", json!({"then": "fail"})),
+            call("", "read", json!({"ms": 2})),
+        ])
+        .await;
     assert_eq!(outcomes(&report), [Failed, Ok], "only an accepted one ends it");
 }
 
@@ -626,11 +783,21 @@ async fn empty_sets_and_big_sets_are_answered() {
     let lab = Lab::new();
     let report = lab.run([]).await;
     assert_eq!(report.results, []);
-    let report = lab.run((0..10_000).map(|i| call("", "read", json!({"ms": 1, "value": i})))).await;
+    let report = lab
+        .run((0..10_000).map(|i| call("", "read", json!({"ms": 1, "value": i}))))
+        .await;
     assert!(report.results.iter().all(CallResult::is_ok));
     assert_eq!(lab.log.peak(), 8);
-    let too_many = lab.builder().max_calls(3).build().run(CallSet::new(reads(&[1; 4]))).await;
-    assert!(matches!(too_many, Err(coeval::run::SetError::TooLarge { calls: 4, limit: 3 })));
+    let too_many = lab
+        .builder()
+        .max_calls(3)
+        .build()
+        .run(CallSet::new(reads(&[1; 4])))
+        .await;
+    assert!(matches!(
+        too_many,
+        Err(coeval::run::SetError::TooLarge { calls: 4, limit: 3 })
+    ));
 }
 
 /// B72: 500 calls, 8 places: never more than 8 at once, and 8 whenever there is work.
@@ -652,12 +819,17 @@ async fn an_error_that_quotes_the_scope_is_told_without_it() {
         let tenant = request.scope()["tenant"].as_str().unwrap_or_default().to_owned();
         Err::<serde_json::Value, coeval::BoxError>(format!("no partition for {tenant}, try later").into())
     };
-    lab.registry.register(coeval::tool::Tool::raw_fn(ToolSpec::read("own"), tool)).unwrap();
+    lab.registry
+        .register(coeval::tool::Tool::raw_fn(ToolSpec::read("own"), tool))
+        .unwrap();
     let mut set = CallSet::new([call("", "own", json!({}))]);
     set.scope.insert("tenant".into(), json!("acme-7731"));
     let report = lab.coordinator().run(set).await.unwrap();
     let error = report.results[0].error.as_ref().unwrap();
-    assert_eq!(error.message, "Could not complete own: no partition for (hidden), try later");
+    assert_eq!(
+        error.message,
+        "Could not complete own: no partition for (hidden), try later"
+    );
 }
 
 /// A withheld value is in no error either, nor in an error that quotes one that would.
@@ -667,7 +839,9 @@ async fn errors_do_not_quote_a_withheld_reading() {
     let picky = |request: CallRequest| async move {
         Err::<serde_json::Value, coeval::BoxError>(format!("bad path {}", request.arguments["path"]).into())
     };
-    lab.registry.register(coeval::tool::Tool::raw_fn(ToolSpec::read("picky"), picky)).unwrap();
+    lab.registry
+        .register(coeval::tool::Tool::raw_fn(ToolSpec::read("picky"), picky))
+        .unwrap();
     let set = CallSet::new([
         call("c1", "read", json!({"value": {"secret": "SECRET-1"}})),
         call("c2", "read2", json!({"value": 2})),

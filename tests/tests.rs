@@ -1,8 +1,8 @@
 //! The integration tests, one binary: each links the whole crate, so there is one.
 
 mod cli; // the command, run as a program: output, exit codes, bad input
-mod conformance; // what the four systems we build on pin down, one module a policy profile
 mod config; // configuration files: what they may say, and how faults are told
+mod conformance; // what the four systems we build on pin down, one module a policy profile
 mod contract; // the report's JSON, read back by types declared anew
 mod examples; // the example files: they run, and say what the docs say they say
 mod executor; // running: order, settling, fatal, abort, cancel, drop, deadlines

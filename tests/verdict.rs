@@ -1091,7 +1091,10 @@ proptest! {
 async fn only_readings_that_may_be_compared_by_their_view_carry_it() {
     use crate::contract::{in_view, judged, ok, report};
 
-    let part = CallResult { complete: false, ..in_view("v", ok("c2", "list_orders", json!([]))) };
+    let part = CallResult {
+        complete: false,
+        ..in_view("v", ok("c2", "list_orders", json!([])))
+    };
     let mut stale = in_view("v", ok("c3", "list_invoices", json!([])));
     stale.facts.leans_on = vec![4];
     let results = vec![
@@ -1102,7 +1105,11 @@ async fn only_readings_that_may_be_compared_by_their_view_carry_it() {
         in_view("before", ok("c5", "find_account", json!([]))),
     ];
     let report = judged(report(results)).await;
-    let views: Vec<_> = report.results.iter().map(|result| result.view.as_ref().map(ViewId::as_str)).collect();
+    let views: Vec<_> = report
+        .results
+        .iter()
+        .map(|result| result.view.as_ref().map(ViewId::as_str))
+        .collect();
     assert_eq!(report.consistency.groups, [[0, 3]]);
     // The last is alone in this set; what another set reads through its view may be compared with it.
     assert_eq!(views, [Some("v"), None, None, Some("v"), Some("before")]);

@@ -278,7 +278,11 @@ impl Described {
                         name,
                         origin: FieldOrigin::Derived,
                     };
-                    let fields = description.columns.into_iter().map(|column| field(column.name)).collect();
+                    let fields = description
+                        .columns
+                        .into_iter()
+                        .map(|column| field(column.name))
+                        .collect();
                     self.fields.insert(Arc::clone(&tool.name), fields);
                 }
                 Err(SqliteError::Unavailable(error)) => {

@@ -76,7 +76,10 @@ pub(super) struct Slot {
 }
 
 /// What woke the set.
-#[expect(clippy::large_enum_variant, reason = "the large one is the frequent one, and it lives for a moment")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the frequent one, and it lives for a moment"
+)]
 enum Woken {
     Finished(usize, Result<Reading, CallError>),
     Committed,
@@ -130,13 +133,20 @@ pub(super) async fn run(settings: &Settings, planned: Planned) -> SetReport {
         registry: planned.registry.clone(),
         generation: planned.generation,
         recheck: planned.policy.recheck_at_start,
-        planned: planned.calls.iter().map(|resolved| resolved.call.facts.class).collect(),
+        planned: planned
+            .calls
+            .iter()
+            .map(|resolved| resolved.call.facts.class)
+            .collect(),
         called: set.called.iter().cloned().collect(),
         views: planned.views.clone(),
         timeline: planned.timeline.clone(),
         control: planned.request.control.clone(),
     }));
-    let places = settings.max_concurrency.unwrap_or(planned.policy.max_concurrency).max(1);
+    let places = settings
+        .max_concurrency
+        .unwrap_or(planned.policy.max_concurrency)
+        .max(1);
     let signals = Signals::new(calls);
     let context = Arc::new(SetContext {
         set_id: Arc::clone(&planned.request.set_id),
@@ -151,7 +161,10 @@ pub(super) async fn run(settings: &Settings, planned: Planned) -> SetReport {
     });
     let repeated = {
         let mut seen: HashSet<&str, foldhash::fast::RandomState> = HashSet::default();
-        planned.calls.iter().any(|resolved| !seen.insert(&resolved.call.tool))
+        planned
+            .calls
+            .iter()
+            .any(|resolved| !seen.insert(&resolved.call.tool))
     };
     let mut engine = Engine {
         settings,
@@ -176,7 +189,11 @@ pub(super) async fn run(settings: &Settings, planned: Planned) -> SetReport {
     for &position in &planned.plan.leans_on_earlier {
         engine.slots[position].leans_on_earlier = true;
     }
-    let mut ends = Ends { signals: &signals, gate: &gate, armed: true };
+    let mut ends = Ends {
+        signals: &signals,
+        gate: &gate,
+        armed: true,
+    };
     engine.drive().await;
     ends.armed = false;
     planned.views.close().await;
@@ -254,7 +271,11 @@ impl Engine<'_> {
             for release in std::mem::take(&mut self.released) {
                 match release {
                     Release::Ready(position) => self.dispatch(position),
-                    Release::Failed { position, edge, culprit } => self.fail_edge(position, edge, culprit),
+                    Release::Failed {
+                        position,
+                        edge,
+                        culprit,
+                    } => self.fail_edge(position, edge, culprit),
                 }
             }
             if !self.released.is_empty() {
@@ -300,7 +321,10 @@ impl Engine<'_> {
                 && !self.gate.threw(position);
             if !hooked {
                 if told {
-                    control.emit(|| Event::Committed { position, result: Arc::new(result.clone()) });
+                    control.emit(|| Event::Committed {
+                        position,
+                        result: Arc::new(result.clone()),
+                    });
                 }
                 self.committed += 1;
                 continue;
@@ -310,7 +334,9 @@ impl Engine<'_> {
             return Some(Box::pin(async move {
                 for hook in hooks.iter() {
                     // A hook that panics here has nothing left to stop.
-                    let _ = AssertUnwindSafe(hook.after(position, &result)).catch_unwind().await;
+                    let _ = AssertUnwindSafe(hook.after(position, &result))
+                        .catch_unwind()
+                        .await;
                 }
                 if told {
                     control.emit(|| Event::Committed { position, result });

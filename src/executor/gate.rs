@@ -36,9 +36,10 @@ impl Ended {
     /// The answer of a call that did not start because of it.
     pub(super) fn error(self) -> CallError {
         match self {
-            Self::Cancelled => {
-                CallError::new(ErrorCode::SetCancelled, "The set was cancelled before this call started.")
-            }
+            Self::Cancelled => CallError::new(
+                ErrorCode::SetCancelled,
+                "The set was cancelled before this call started.",
+            ),
             Self::Fatal => CallError::new(
                 ErrorCode::FatalBefore,
                 "Another call of the set failed in a way that leaves no call a chance; this one was not started.",
@@ -117,7 +118,17 @@ pub(super) struct GateSettings {
 
 impl Gate {
     pub(super) fn new(settings: GateSettings) -> Self {
-        let GateSettings { hooks, registry, generation, recheck, planned, called, views, timeline, control } = settings;
+        let GateSettings {
+            hooks,
+            registry,
+            generation,
+            recheck,
+            planned,
+            called,
+            views,
+            timeline,
+            control,
+        } = settings;
         Self {
             state: Mutex::new(State {
                 ended: None,
@@ -267,7 +278,11 @@ impl State {
     fn start(&mut self, position: usize, class: Class, at: Mono) {
         self.running += 1;
         self.holding.remove(&position);
-        self.started[position] = Some(Started { at, class, epoch: self.epoch });
+        self.started[position] = Some(Started {
+            at,
+            class,
+            epoch: self.epoch,
+        });
         if class != Class::Read {
             self.alone.insert(position);
             self.epoch += 1;
@@ -297,7 +312,8 @@ impl StartGate for Gate {
         if let Some(error) = state.closed_to(position) {
             return Start::No(error);
         }
-        let held = state.alone.iter().next().is_some() || state.holding.iter().next().is_some_and(|&h| h < position);
+        let held =
+            state.alone.iter().next().is_some() || state.holding.iter().next().is_some_and(|&h| h < position);
         let late = class != Class::Read && self.planned[position] == Class::Read;
         if held || (late && state.running > 0) {
             // Registered while the state is locked, so that no change in between is missed.
@@ -313,14 +329,23 @@ impl StartGate for Gate {
             self.control.emit(|| Event::Started { position });
             return Start::Go;
         }
-        let reserved = Reserved { gate: self, position, kept: false };
+        let reserved = Reserved {
+            gate: self,
+            position,
+            kept: false,
+        };
         Start::Ask(Box::pin(self.prepare(request, class, reserved)))
     }
 }
 
 impl Gate {
     /// What must happen before a start: the views of before a write are closed, and the hooks asked.
-    async fn prepare(&self, request: &CallRequest, class: Class, mut reserved: Reserved<'_>) -> Result<(), CallError> {
+    async fn prepare(
+        &self,
+        request: &CallRequest,
+        class: Class,
+        mut reserved: Reserved<'_>,
+    ) -> Result<(), CallError> {
         let position = request.position();
         if !self.hooks.is_empty() {
             let _turn = self.turn.lock().await;
@@ -328,7 +353,9 @@ impl Gate {
                 if let Some(error) = self.closed_to(position) {
                     return Err(error);
                 }
-                let asked = std::panic::AssertUnwindSafe(hook.before(request)).catch_unwind().await;
+                let asked = std::panic::AssertUnwindSafe(hook.before(request))
+                    .catch_unwind()
+                    .await;
                 let Err(error) = asked.unwrap_or_else(|_| {
                     let message = format!("A hook panicked before {} could start.", request.call.tool);
                     Err(CallError::new(ErrorCode::CallFailed, message).class(ErrorClass::Internal))

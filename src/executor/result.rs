@@ -44,7 +44,10 @@ impl Engine<'_> {
         let call = self.call(position);
         let slot = &self.slots[position];
         let mut facts = CallFacts::new(call.facts.class);
-        facts.one_state = self.planned.calls[position].tool.as_ref().is_some_and(|tool| tool.spec().one_state);
+        facts.one_state = self.planned.calls[position]
+            .tool
+            .as_ref()
+            .is_some_and(|tool| tool.spec().one_state);
         facts.leans_on = slot.leans_on.clone();
         facts.leans_on_earlier = slot.leans_on_earlier;
         CallResult {
@@ -74,11 +77,18 @@ impl Engine<'_> {
     pub(super) fn told(mut self) -> Told {
         let planned = self.planned;
         let set = &planned.request.set;
-        let unsound: HashMap<ViewId, UnprovenReason> =
-            planned.views.unsound().into_iter().map(|(view, unsound)| (view, unsound.reason)).collect();
+        let unsound: HashMap<ViewId, UnprovenReason> = planned
+            .views
+            .unsound()
+            .into_iter()
+            .map(|(view, unsound)| (view, unsound.reason))
+            .collect();
         let mut results: Vec<CallResult> = Vec::with_capacity(self.slots.len());
         for slot in &mut self.slots {
-            let mut result = slot.result.take().expect("every slot is filled before the set reports");
+            let mut result = slot
+                .result
+                .take()
+                .expect("every slot is filled before the set reports");
             if let Some(reason) = result.view.as_ref().and_then(|view| unsound.get(view)) {
                 result.unsound.get_or_insert(*reason);
             }
@@ -87,8 +97,7 @@ impl Engine<'_> {
         let mut called = set.called.clone();
         let mut known: Names = called.iter().cloned().collect();
         for result in &results {
-            let counts = result.is_ok()
-                || (planned.policy.failures_count_as_called && result.attempts > 0);
+            let counts = result.is_ok() || (planned.policy.failures_count_as_called && result.attempts > 0);
             for name in result.via.iter().chain([&result.tool]) {
                 if counts && !known.contains(name) {
                     known.insert(Arc::clone(name));
@@ -134,7 +143,10 @@ impl Told {
             pin: None,
             decision: planned.decision,
             plan: planned.plan,
-            route: Route { extra: self.extra, ..planned.route },
+            route: Route {
+                extra: self.extra,
+                ..planned.route
+            },
             consistency: Consistency::not_judged(self.results.len()),
             results: self.results,
             note: String::new(),

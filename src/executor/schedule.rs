@@ -89,7 +89,14 @@ impl<'p> Schedule<'p> {
             stage_of,
             left: plan.stages.iter().map(Vec::len).collect(),
             stage: 0,
-            edges: plan.edges.iter().map(|edge| EdgeState { left: edge.before.len(), fired: false }).collect(),
+            edges: plan
+                .edges
+                .iter()
+                .map(|edge| EdgeState {
+                    left: edge.before.len(),
+                    fired: false,
+                })
+                .collect(),
             leads,
             starts,
             waits,
@@ -112,7 +119,12 @@ impl<'p> Schedule<'p> {
     /// Opens the first stage.
     pub(super) fn open(&mut self, out: &mut VecDeque<Release>) {
         if let Some(first) = self.plan.stages.first() {
-            out.extend(first.iter().filter(|&&p| self.waits[p] == 0).map(|&p| Release::Ready(p)));
+            out.extend(
+                first
+                    .iter()
+                    .filter(|&&p| self.waits[p] == 0)
+                    .map(|&p| Release::Ready(p)),
+            );
         }
     }
 
@@ -125,7 +137,12 @@ impl<'p> Schedule<'p> {
     pub(super) fn advance(&mut self, out: &mut VecDeque<Release>) {
         self.stage += 1;
         let stage = &self.plan.stages[self.stage];
-        out.extend(stage.iter().filter(|&&p| self.waits[p] == 0).map(|&p| Release::Ready(p)));
+        out.extend(
+            stage
+                .iter()
+                .filter(|&&p| self.waits[p] == 0)
+                .map(|&p| Release::Ready(p)),
+        );
     }
 
     /// An edge that looked as if it couldn't be met is met for this call after all.
@@ -165,7 +182,11 @@ impl<'p> Schedule<'p> {
                 Some(false) => {
                     state.fired = true;
                     let failed = edge.after.iter();
-                    out.extend(failed.map(|&after| Release::Failed { position: after, edge: index, culprit: position }));
+                    out.extend(failed.map(|&after| Release::Failed {
+                        position: after,
+                        edge: index,
+                        culprit: position,
+                    }));
                 }
             }
         }
@@ -210,11 +231,20 @@ mod tests {
     use crate::plan::Edge;
 
     fn edge(reason: EdgeReason, before: &[usize], after: &[usize]) -> Edge {
-        Edge { before: before.to_vec(), after: after.to_vec(), reason, detail: "".into() }
+        Edge {
+            before: before.to_vec(),
+            after: after.to_vec(),
+            reason,
+            detail: "".into(),
+        }
     }
 
     fn plan(stages: &[&[usize]], edges: Vec<Edge>) -> Plan {
-        Plan { stages: stages.iter().map(|stage| stage.to_vec()).collect(), edges, ..Plan::default() }
+        Plan {
+            stages: stages.iter().map(|stage| stage.to_vec()).collect(),
+            edges,
+            ..Plan::default()
+        }
     }
 
     #[test]
@@ -234,7 +264,14 @@ mod tests {
         let mut schedule = Schedule::new(&plan, 3);
         schedule.settle(1, false, &mut out);
         schedule.settle(0, false, &mut out);
-        assert_eq!(out, [Release::Failed { position: 2, edge: 0, culprit: 0 }]);
+        assert_eq!(
+            out,
+            [Release::Failed {
+                position: 2,
+                edge: 0,
+                culprit: 0
+            }]
+        );
     }
 
     #[test]

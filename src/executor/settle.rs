@@ -14,7 +14,11 @@ use crate::run::Event;
 impl Engine<'_> {
     /// An execution has ended: every call it answers is settled.
     pub(super) fn finish(&mut self, position: usize, result: Result<Reading, CallError>) {
-        let stand_in = self.planned.stand_in.as_ref().filter(|s| s.members.iter().any(|(m, _)| *m == position));
+        let stand_in = self
+            .planned
+            .stand_in
+            .as_ref()
+            .filter(|s| s.members.iter().any(|(m, _)| *m == position));
         let name = match stand_in {
             Some(stand_in) => &stand_in.tool.spec().name,
             None => &self.call(position).tool,
@@ -73,11 +77,18 @@ impl Engine<'_> {
         let Some(tool) = self.planned.registry.get(&call.tool) else {
             let message = format!("The tool {:?} was removed before this call started.", call.tool);
             let error = CallError::new(ErrorCode::UnknownTool, message);
-            return answers.into_iter().for_each(|answered| self.settle_error(answered, error.clone(), None));
+            return answers
+                .into_iter()
+                .for_each(|answered| self.settle_error(answered, error.clone(), None));
         };
-        let arguments = self.slots[position].arguments.clone().unwrap_or_else(|| Arc::clone(&call.arguments));
+        let arguments = self.slots[position]
+            .arguments
+            .clone()
+            .unwrap_or_else(|| Arc::clone(&call.arguments));
         if let Err(error) = tool.validate(&arguments) {
-            return answers.into_iter().for_each(|answered| self.settle_error(answered, error.clone(), None));
+            return answers
+                .into_iter()
+                .for_each(|answered| self.settle_error(answered, error.clone(), None));
         }
         self.execute(position, call, tool, arguments);
         self.slots[position].answers = answers;
@@ -85,7 +96,9 @@ impl Engine<'_> {
 
     /// The snapshot tool has answered: each call it stood in for gets its part.
     pub(super) fn fan_out(&mut self, position: usize, answers: &[usize], mut reading: Reading) {
-        let Some(stand_in) = &self.planned.stand_in else { return };
+        let Some(stand_in) = &self.planned.stand_in else {
+            return;
+        };
         let spec = stand_in.tool.spec();
         if reading.view.is_none() && spec.one_state && reading.complete && reading.unsound.is_none() {
             // Declared: one answer is one state of one system. Its parts are functions of that state.
@@ -103,12 +116,22 @@ impl Engine<'_> {
             }
             match reading.value.pointer(pointer).cloned() {
                 Some(value) => {
-                    let mut result = self.ok_result(*member, position, Reading { value, ..reading.clone() });
+                    let mut result = self.ok_result(
+                        *member,
+                        position,
+                        Reading {
+                            value,
+                            ..reading.clone()
+                        },
+                    );
                     result.via = Some(Arc::clone(&spec.name));
                     self.settle(*member, result);
                 }
                 None => {
-                    let message = format!("{} answered without the part {pointer} that stands for this call.", spec.name);
+                    let message = format!(
+                        "{} answered without the part {pointer} that stands for this call.",
+                        spec.name
+                    );
                     let error = CallError::new(ErrorCode::CallFailed, message).class(ErrorClass::Internal);
                     self.settle_error(*member, error, None);
                 }
@@ -143,7 +166,10 @@ impl Engine<'_> {
         let outcome = result.outcome;
         slot.result = Some(result);
         self.unsettled -= 1;
-        self.planned.request.control.emit(|| Event::Finished { position, outcome });
+        self.planned
+            .request
+            .control
+            .emit(|| Event::Finished { position, outcome });
         self.schedule.settle(position, ok, &mut self.released);
     }
 
@@ -152,7 +178,10 @@ impl Engine<'_> {
         let edge = &self.planned.plan.edges[edge];
         let call = self.call(position);
         // Only the first in a chain tells the cause, or the last of ten thousand would tell it ten thousand times.
-        let because = self.slots[culprit].result.as_ref().and_then(|result| result.error.as_ref());
+        let because = self.slots[culprit]
+            .result
+            .as_ref()
+            .and_then(|result| result.error.as_ref());
         let because = match because {
             Some(error) if error.code != ErrorCode::DependencyFailed => format!(": {}", error.message),
             _ => ".".to_owned(),
@@ -182,7 +211,11 @@ impl Engine<'_> {
         for position in 0..self.slots.len() {
             if self.slots[position].result.is_none() {
                 let message = "This call waits for calls that wait for it.";
-                self.settle_error(position, CallError::new(ErrorCode::DependencyCycle, message), None);
+                self.settle_error(
+                    position,
+                    CallError::new(ErrorCode::DependencyCycle, message),
+                    None,
+                );
             }
         }
     }
@@ -211,10 +244,15 @@ impl Engine<'_> {
         if self.slots[leader].answers[..] == [position] {
             return self.set.signals.cancel(leader);
         }
-        self.slots[leader].answers.retain(|answered| *answered != position);
+        self.slots[leader]
+            .answers
+            .retain(|answered| *answered != position);
         let error = match self.gate.started(leader) {
             Some(_) => CallError::new(ErrorCode::Cancelled, "The call was cancelled."),
-            None => CallError::new(ErrorCode::SetCancelled, "The call was cancelled before it started."),
+            None => CallError::new(
+                ErrorCode::SetCancelled,
+                "The call was cancelled before it started.",
+            ),
         };
         self.settle_error(position, error, None);
     }
@@ -235,7 +273,8 @@ impl Engine<'_> {
         self.gate.end_turn(by);
         for position in by + 1..self.slots.len() {
             let slot = &self.slots[position];
-            if slot.result.is_none() && slot.execution.is_none()
+            if slot.result.is_none()
+                && slot.execution.is_none()
                 && let Some(error) = self.gate.closed_to(position)
             {
                 self.settle_error(position, error, None);

@@ -55,10 +55,17 @@ impl Engine<'_> {
         let plan = &self.planned.plan;
         let references = plan.references_of(position);
         let slots = &self.slots;
-        let value_of = |producer: usize| slots[producer].result.as_ref().and_then(|result| result.value.as_ref());
+        let value_of = |producer: usize| {
+            slots[producer]
+                .result
+                .as_ref()
+                .and_then(|result| result.value.as_ref())
+        };
         // Without references, too: escaped braces must lose their escape. It costs nothing where there are no braces.
         let arguments = dependency::substitute(&call.arguments, references, value_of)?;
-        self.slots[position].leans_on.extend(references.iter().map(|reference| reference.producer));
+        self.slots[position]
+            .leans_on
+            .extend(references.iter().map(|reference| reference.producer));
         for guess in plan.guesses_of(position) {
             let slots = &self.slots;
             let checked = dependency::check_guess(guess, |producer| {
@@ -83,11 +90,16 @@ impl Engine<'_> {
 
     /// Joins the execution of the snapshot tool that answers for this call, starting it if it is the first.
     pub(super) fn join_stand_in(&mut self, position: usize) -> bool {
-        let Some(stand_in) = &self.planned.stand_in else { return false };
+        let Some(stand_in) = &self.planned.stand_in else {
+            return false;
+        };
         if !stand_in.members.iter().any(|(member, _)| *member == position) {
             return false;
         }
-        let running = stand_in.members.iter().find_map(|(member, _)| self.slots[*member].execution);
+        let running = stand_in
+            .members
+            .iter()
+            .find_map(|(member, _)| self.slots[*member].execution);
         match running {
             Some(leader) => self.join(position, leader),
             None => {
@@ -105,12 +117,21 @@ impl Engine<'_> {
     }
 
     /// Joins an equal read of the same stage that is still unanswered, if there is one.
-    pub(super) fn join_equal(&mut self, position: usize, call: &ResolvedCall, arguments: &Arc<Map<String, Value>>) -> bool {
+    pub(super) fn join_equal(
+        &mut self,
+        position: usize,
+        call: &ResolvedCall,
+        arguments: &Arc<Map<String, Value>>,
+    ) -> bool {
         if call.facts.class != Class::Read {
             return false;
         }
-        let Some(equal) = &mut self.equal else { return false };
-        let place = self.hasher.hash_one((&*call.tool, self.schedule.stage_of(position)));
+        let Some(equal) = &mut self.equal else {
+            return false;
+        };
+        let place = self
+            .hasher
+            .hash_one((&*call.tool, self.schedule.stage_of(position)));
         let key = place ^ canonical_hash(&self.hasher, arguments);
         let same = equal.entry(key).or_default();
         let leader = same.iter().copied().find(|&other| {
@@ -157,7 +178,11 @@ impl Engine<'_> {
                     (Class::Write | Class::Exclusive, Class::Read) => Arc::clone(&call.facts),
                     _ => classified.facts,
                 };
-                Arc::new(ResolvedCall { facts, keys: classified.keys, ..ResolvedCall::clone(&call) })
+                Arc::new(ResolvedCall {
+                    facts,
+                    keys: classified.keys,
+                    ..ResolvedCall::clone(&call)
+                })
             }
         };
         let alone = call.facts.class != Class::Read;
@@ -182,7 +207,11 @@ impl Engine<'_> {
                     views.close().await;
                     result
                 };
-                Execution::Spawned { position, tool: name, task: self.settings.owner.spawn(alone) }
+                Execution::Spawned {
+                    position,
+                    tool: name,
+                    task: self.settings.owner.spawn(alone),
+                }
             }
         });
     }
@@ -195,9 +224,13 @@ fn canonical_hash(hasher: &foldhash::fast::RandomState, arguments: &Map<String, 
             Value::Null => 1,
             Value::Bool(value) => hasher.hash_one(value),
             // Numbers are told apart by equality later; a shared hash only costs a comparison.
-            Value::Number(number) => number.as_f64().map_or(2, |number| hasher.hash_one(number.to_bits())),
+            Value::Number(number) => number
+                .as_f64()
+                .map_or(2, |number| hasher.hash_one(number.to_bits())),
             Value::String(text) => hasher.hash_one(text),
-            Value::Array(items) => items.iter().fold(3, |sum: u64, item| sum.rotate_left(5) ^ value_hash(hasher, item)),
+            Value::Array(items) => items
+                .iter()
+                .fold(3, |sum: u64, item| sum.rotate_left(5) ^ value_hash(hasher, item)),
             Value::Object(members) => canonical_hash(hasher, members),
         }
     }

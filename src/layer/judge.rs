@@ -91,7 +91,12 @@ fn pronounce(report: &mut SetReport, tolerance: Duration) {
 
     // Who compares by the view's id alone must not be misled by a reading that is no function of its view: unsound,
     // only a part, or made with an argument from another moment.
-    for excluded in report.consistency.excluded.iter().filter(|excluded| !excluded.alone) {
+    for excluded in report
+        .consistency
+        .excluded
+        .iter()
+        .filter(|excluded| !excluded.alone)
+    {
         report.results[excluded.call].view = None;
     }
     if report.asked.require == Some(Require::Comparable) {
@@ -132,7 +137,10 @@ fn withhold(report: &mut SetReport) {
     }
     for (result, tainted) in report.results.iter_mut().zip(tainted) {
         if let (true, Some(error)) = (tainted, &mut result.error) {
-            error.message = format!("{} failed with a value that is withheld, and so is what it said.", result.tool);
+            error.message = format!(
+                "{} failed with a value that is withheld, and so is what it said.",
+                result.tool
+            );
         }
     }
 }

@@ -45,7 +45,11 @@ impl SetRequest {
             Some(id) if !id.is_empty() => id.into(),
             _ => uuid::Uuid::new_v4().to_string().into(),
         };
-        Self { set: Arc::new(set), set_id, control }
+        Self {
+            set: Arc::new(set),
+            set_id,
+            control,
+        }
     }
 }
 
@@ -166,10 +170,15 @@ impl PlanLayer {
     pub fn plan(&self, request: SetRequest) -> Result<Planned, SetError> {
         let set = &request.set;
         if set.calls.len() > self.max_calls {
-            return Err(SetError::TooLarge { calls: set.calls.len(), limit: self.max_calls });
+            return Err(SetError::TooLarge {
+                calls: set.calls.len(),
+                limit: self.max_calls,
+            });
         }
         let timeline = Timeline::start(Arc::clone(&self.clock));
-        let deadline = set.deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        let deadline = set
+            .deadline_ms
+            .and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let policy = match set.policy {
             Some(name) if name != self.policy.name => Arc::new(Policy::named(name)),
             _ => Arc::clone(&self.policy),
@@ -202,7 +211,13 @@ impl PlanLayer {
             }
         }
         let views = Views::new(Arc::clone(&self.sources), widths, self.owner.clone());
-        let route = Route { purpose, because, taken: RouteTaken::AsIs, tries: 1, extra: None };
+        let route = Route {
+            purpose,
+            because,
+            taken: RouteTaken::AsIs,
+            tries: 1,
+            extra: None,
+        };
         Ok(Planned {
             timeline,
             deadline,
@@ -224,7 +239,10 @@ impl<S> Layer<S> for PlanLayer {
     type Service = PlanSets<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        PlanSets { settings: Arc::new(self.clone()), inner }
+        PlanSets {
+            settings: Arc::new(self.clone()),
+            inner,
+        }
     }
 }
 

@@ -40,7 +40,10 @@ impl<S> Layer<S> for RecordLayer {
     type Service = Record<S>;
 
     fn layer(&self, inner: S) -> Record<S> {
-        Record { inner, recorder: self.clone() }
+        Record {
+            inner,
+            recorder: self.clone(),
+        }
     }
 }
 

@@ -64,7 +64,11 @@ where
 
 /// Whether every read that can run leans on one source's views: then they share one anyway.
 fn one_source(planned: &Planned) -> bool {
-    let runnable = planned.calls.iter().map(|resolved| &resolved.call).filter(|call| call.fault.is_none());
+    let runnable = planned
+        .calls
+        .iter()
+        .map(|resolved| &resolved.call)
+        .filter(|call| call.fault.is_none());
     let mut sources = runnable.map(|call| match call.facts.class {
         Class::Read => call.facts.source.as_ref(),
         Class::Write | Class::Exclusive => None,
@@ -80,7 +84,11 @@ fn taken(report: &SetReport) -> RouteTaken {
     if report.results.iter().any(|result| result.via.is_some()) {
         return RouteTaken::SnapshotTool;
     }
-    let mut views = report.results.iter().filter(|result| result.is_ok()).map(|result| &result.view);
+    let mut views = report
+        .results
+        .iter()
+        .filter(|result| result.is_ok())
+        .map(|result| &result.view);
     match views.next() {
         Some(Some(first)) if views.all(|view| view.as_ref() == Some(first)) => RouteTaken::SharedView,
         _ => RouteTaken::AsIs,
@@ -103,8 +111,13 @@ fn stand_in(planned: &Planned) -> Option<StandIn> {
     let mut best: Option<StandIn> = None;
     for tool in candidates.iter() {
         for stage in &planned.plan.stages {
-            let Some(found) = bind(planned, tool, stage, &waits) else { continue };
-            if best.as_ref().is_none_or(|best| best.members.len() < found.members.len()) {
+            let Some(found) = bind(planned, tool, stage, &waits) else {
+                continue;
+            };
+            if best
+                .as_ref()
+                .is_none_or(|best| best.members.len() < found.members.len())
+            {
                 best = Some(found);
             }
         }
@@ -120,7 +133,9 @@ fn bind(planned: &Planned, tool: &Arc<Registered>, stage: &[usize], waits: &[boo
     let mut used: Vec<&str> = Vec::new();
     for &position in stage {
         let call = &planned.calls[position].call;
-        let Some(cover) = covers.get(&*call.tool) else { continue };
+        let Some(cover) = covers.get(&*call.tool) else {
+            continue;
+        };
         let twice = used.contains(&&*cover.tool);
         if waits[position] || call.fault.is_some() || call.facts.class != Class::Read || twice {
             // A covered call that can't be covered this time: its reading would stay outside, so nothing is gained.
@@ -144,7 +159,9 @@ fn bind(planned: &Planned, tool: &Arc<Registered>, stage: &[usize], waits: &[boo
         let call = &planned.calls[*position].call;
         covers.get(&*call.tool).is_some_and(|cover| {
             let mut pairs = cover.arguments.iter();
-            pairs.any(|(theirs, own)| arguments.contains_key(&**own) && !call.arguments.contains_key(&**theirs))
+            pairs.any(|(theirs, own)| {
+                arguments.contains_key(&**own) && !call.arguments.contains_key(&**theirs)
+            })
         })
     });
     if left_out || members.len() < 2 || tool.validate(&arguments).is_err() {
@@ -152,9 +169,17 @@ fn bind(planned: &Planned, tool: &Arc<Registered>, stage: &[usize], waits: &[boo
     }
     let rest = spec.covers.iter().filter(|cover| !used.contains(&&*cover.tool));
     let extra = rest.map(|cover| (Arc::clone(&cover.tool), part(cover))).collect();
-    Some(StandIn { tool: Arc::clone(tool), arguments: Arc::new(arguments), members, extra })
+    Some(StandIn {
+        tool: Arc::clone(tool),
+        arguments: Arc::new(arguments),
+        members,
+        extra,
+    })
 }
 
 fn part(cover: &Cover) -> String {
-    cover.part.clone().unwrap_or_else(|| format!("/{}", cover.tool.replace('~', "~0").replace('/', "~1")))
+    cover
+        .part
+        .clone()
+        .unwrap_or_else(|| format!("/{}", cover.tool.replace('~', "~0").replace('/', "~1")))
 }

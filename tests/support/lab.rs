@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use coeval::clock::VirtualClock;
 use coeval::coordinator::{Builder, Coordinator};
-use coeval::reading::{Answer, CallError, ErrorCode, Outcome};
 use coeval::limit::Limits;
+use coeval::reading::{Answer, CallError, ErrorCode, Outcome};
 use coeval::registry::Registry;
 use coeval::report::SetReport;
 use coeval::request::CallRequest;
@@ -74,7 +74,11 @@ impl Log {
 
     /// The body of a position; panics if there was none or several.
     pub(crate) fn span(&self, position: usize) -> Span {
-        let spans: Vec<_> = self.spans().into_iter().filter(|span| span.position == position).collect();
+        let spans: Vec<_> = self
+            .spans()
+            .into_iter()
+            .filter(|span| span.position == position)
+            .collect();
         assert_eq!(spans.len(), 1, "bodies of call {position}: {spans:?}");
         spans[0].clone()
     }
@@ -101,7 +105,11 @@ impl Log {
             began_at: tick,
             ended_at: usize::MAX,
         });
-        Body { log: self.clone(), index: spans.len() - 1, finished: false }
+        Body {
+            log: self.clone(),
+            index: spans.len() - 1,
+            finished: false,
+        }
     }
 }
 
@@ -140,7 +148,10 @@ pub(crate) struct Lab {
 impl Lab {
     /// With the tools `read`, `read2`, `write` and `alone` (of unknown effect).
     pub(crate) fn new() -> Self {
-        let lab = Self { registry: Registry::new(), log: Log::new() };
+        let lab = Self {
+            registry: Registry::new(),
+            log: Log::new(),
+        };
         for spec in [
             ToolSpec::read("read"),
             ToolSpec::read("read2"),
@@ -185,10 +196,15 @@ impl Lab {
                 body.finished = true;
                 match then {
                     "fail" => Err(CallError::new(ErrorCode::CallFailed, "scripted failure")),
-                    "fatal" => Err(CallError::new(ErrorCode::CallFailed, "scripted end of everything").fatal()),
+                    "fatal" => {
+                        Err(CallError::new(ErrorCode::CallFailed, "scripted end of everything").fatal())
+                    }
                     "not_found" => Ok(Answer::new(json!({"found": false}))),
                     _ => Ok(Answer::new(
-                        arguments.get("value").cloned().unwrap_or_else(|| json!(request.position())),
+                        arguments
+                            .get("value")
+                            .cloned()
+                            .unwrap_or_else(|| json!(request.position())),
                     )),
                 }
             }
@@ -199,7 +215,9 @@ impl Lab {
     pub(crate) fn builder(&self) -> Builder {
         let limits = Limits::builder().allowance("plenty", 100_000).build().unwrap();
         let clock = VirtualClock::starting_at("2026-03-01T09:00:00Z".parse().unwrap());
-        Coordinator::builder(self.registry.clone()).limits(limits).clock(Arc::new(clock))
+        Coordinator::builder(self.registry.clone())
+            .limits(limits)
+            .clock(Arc::new(clock))
     }
 
     pub(crate) fn coordinator(&self) -> Coordinator {
@@ -218,7 +236,11 @@ pub(crate) fn outcomes(report: &SetReport) -> Vec<Outcome> {
 
 /// The error codes in order; `None` where there is a value.
 pub(crate) fn codes(report: &SetReport) -> Vec<Option<ErrorCode>> {
-    report.results.iter().map(|result| result.error.as_ref().map(|error| error.code)).collect()
+    report
+        .results
+        .iter()
+        .map(|result| result.error.as_ref().map(|error| error.code))
+        .collect()
 }
 
 /// G1: one result for each call, each with its call's id and tool, with a value or an error and never both.
@@ -226,9 +248,21 @@ pub(crate) fn codes(report: &SetReport) -> Vec<Option<ErrorCode>> {
 pub(crate) fn assert_conserved(set: &CallSet, report: &SetReport) {
     assert_eq!(report.results.len(), set.calls.len());
     for (position, (call, result)) in set.calls.iter().zip(&report.results).enumerate() {
-        assert_eq!((&result.id, &result.tool), (&call.id, &call.tool), "slot {position}");
-        assert_eq!(result.value.is_some(), result.is_ok() && !result.withheld, "slot {position}: {result:?}");
-        assert_eq!(result.error.is_some(), !result.is_ok(), "slot {position}: {result:?}");
+        assert_eq!(
+            (&result.id, &result.tool),
+            (&call.id, &call.tool),
+            "slot {position}"
+        );
+        assert_eq!(
+            result.value.is_some(),
+            result.is_ok() && !result.withheld,
+            "slot {position}: {result:?}"
+        );
+        assert_eq!(
+            result.error.is_some(),
+            !result.is_ok(),
+            "slot {position}: {result:?}"
+        );
         if let Some(error) = &result.error {
             assert!(!error.message.is_empty(), "slot {position}");
         }
