@@ -30,6 +30,20 @@ async fn a_file_moved_over_the_database_is_noticed() {
     }
 }
 
+/// Through another name of the file a process has a log of its own: what it writes is seen by no snapshot of ours.
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_is_claimed_of_a_file_with_a_second_name() {
+    let database = Database::wal(ONE).await;
+    let source = database.source();
+    let view = open(&source, 1).await.unwrap();
+    assert_eq!(source.close(view).await, Ok(()));
+    std::fs::hard_link(&database.path, database.path.with_file_name("other.db")).unwrap();
+    let view = open(&source, 1).await.unwrap();
+    let message = source.close(view).await.unwrap_err().message;
+    assert!(message.contains("a hard link"), "{message}");
+}
+
 #[tokio::test]
 async fn a_deleted_database_is_noticed() {
     let database = Database::wal(ONE).await;

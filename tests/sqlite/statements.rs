@@ -321,7 +321,9 @@ async fn what_rests_on_chance_joins_nothing() {
         "CREATE TABLE t (id INTEGER PRIMARY KEY, at TEXT)",
         "CREATE VIEW dice AS SELECT random() AS n",
         "CREATE VIEW today AS SELECT * FROM t WHERE at >= date('now')",
-        "CREATE VIEW calm AS SELECT 'random()' AS n, date(at) FROM t",
+        "CREATE VIEW computed AS SELECT strftime('%f', 'no' || 'w') AS at FROM t",
+        "CREATE VIEW calm AS SELECT 'random()' AS n, date('2026-01-02', '+1 day') FROM t",
+        "CREATE VIEW by_row AS SELECT date(at) FROM t",
     ] {
         source.write(&sql(text), &[]).await.unwrap();
     }
@@ -333,11 +335,24 @@ async fn what_rests_on_chance_joins_nothing() {
         ("SELECT * FROM dice", false),
         ("SELECT * FROM [Today]", false),
         ("SELECT * FROM calm", true),
+        ("SELECT * FROM computed", false),
+        // A row may say `now`, and the text of a view can't be guarded against it.
+        ("SELECT * FROM by_row", false),
         ("SELECT sqlite_version()", true),
         ("SELECT date(at, '+1 day') FROM t", true),
         ("SELECT date('now'), CURRENT_TIMESTAMP", true),
         ("SELECT date(coalesce(at, 'now')) FROM t", false),
         ("SELECT date(\"now\")", false),
+        // Whatever is computed may come out as `now`.
+        ("SELECT strftime('%f', 'no' || 'w')", false),
+        ("SELECT strftime('%f', char(110, 111, 119))", false),
+        ("SELECT strftime('%f', replace('nox', 'x', 'w'))", false),
+        ("SELECT strftime('%f', (SELECT 'subse' || 'c'))", false),
+        ("SELECT unixepoch(lower(at)) FROM t", false),
+        (
+            "SELECT date('2026-01-02'), date(2461042.5), date(at), date(t.at) FROM t",
+            true,
+        ),
         ("SELECT date(x'6e6f77')", false),
         ("SELECT datetime('subsec')", false),
         ("SELECT 1 AS current_date", false),
@@ -356,6 +371,25 @@ async fn what_rests_on_chance_joins_nothing() {
 }
 
 /// Hole 6: all reads of a view are told one time, the one at which it was fixed.
+/// A row may hold the text `now`: it then means the view's time, the same in every read.
+#[tokio::test]
+async fn a_row_that_says_now_means_the_views_time() {
+    let database =
+        Database::wal("CREATE TABLE t (at TEXT); INSERT INTO t VALUES ('NOW'), ('2026-01-02'), (NULL)").await;
+    let source = database.source();
+    let view = open(&source, 1).await.unwrap();
+    let read = "SELECT group_concat(coalesce(strftime('%Y-%m-%d %H:%M:%f', t.at), '-'), ' ') AS a FROM t";
+    let first = snapshot(&view).read(&sql(read), &[]).await.unwrap();
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i) FROM n";
+    snapshot(&view).read(&sql(slow), &[]).await.unwrap();
+    let second = snapshot(&view).read(&sql(read), &[]).await.unwrap();
+    assert_eq!(first.unsound, None);
+    assert_eq!(only(&first), only(&second));
+    let told = only(&first).as_str().unwrap().to_owned();
+    assert!(told.ends_with(" 2026-01-02 00:00:00.000 -"), "{told}");
+    source.close(view).await.unwrap();
+}
+
 #[tokio::test]
 async fn now_is_one_moment_in_a_view() {
     let source = memory();

@@ -48,6 +48,8 @@ pub(super) struct Written {
 pub(super) struct Look {
     pub(super) identity: Identity,
     pub(super) written: Written,
+    /// How many names the file has. Through another one it has another log, and what is written there isn't seen here.
+    pub(super) names: u64,
 }
 
 impl Files {
@@ -80,7 +82,12 @@ impl Files {
             at: database.modified().ok(),
             changed: changed(&database),
         };
-        Some(Look { identity, written })
+        let names = names(&database);
+        Some(Look {
+            identity,
+            written,
+            names,
+        })
     }
 
     /// Whether the file lies on a disk of this machine, on which its locks and shared memory can be relied on. What
@@ -113,9 +120,20 @@ fn inode(file: &Metadata) -> Inode {
 }
 
 #[cfg(unix)]
+fn names(file: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    file.nlink()
+}
+
+#[cfg(unix)]
 fn changed(file: &Metadata) -> (i64, i64) {
     use std::os::unix::fs::MetadataExt as _;
     (file.ctime(), file.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn names(_: &Metadata) -> u64 {
+    1
 }
 
 #[cfg(not(unix))]

@@ -550,6 +550,11 @@ impl Inner {
             let Some(look) = self.generation.look()? else {
                 return Ok(());
             };
+            if look.names > 1 {
+                return Err(
+                    "its file has a second name (a hard link), through which it may be written unseen",
+                );
+            }
             if look.written == before {
                 return Ok(());
             }

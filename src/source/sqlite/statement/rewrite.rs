@@ -17,10 +17,11 @@ pub(in crate::source::sqlite) fn is_restless_text(sql: &str) -> bool {
             Some(Function::Restless) if called => true,
             Some(Function::Clock(place)) if called => {
                 let call = Call::at(&tokens, at);
-                call.argument(place).is_none()
-                    || tokens
-                        .iter()
-                        .any(|token| may_say_now(token) || says_subsecond(token))
+                let mut places = time_values(&token.plain(), place);
+                !places.all(|place| {
+                    call.argument(place)
+                        .is_some_and(|argument| is_steady_time(&tokens[argument]))
+                }) || tokens.iter().any(may_say_now)
             }
             _ => is_current_time(token),
         }
@@ -49,9 +50,31 @@ fn may_say_now(token: &Token<'_>) -> bool {
     }
 }
 
-/// As a first time value it means the current time, as a modifier it doesn't.
-fn says_subsecond(token: &Token<'_>) -> bool {
-    token.kind == Kind::Text && means_now(&token.plain()) && !says_now(token)
+/// Where a function takes its time values. Only timediff() has two, and neither may be left out.
+fn time_values(name: &str, place: usize) -> std::ops::Range<usize> {
+    match name {
+        "timediff" => 0..2,
+        _ => place..place + 1,
+    }
+}
+
+/// Whether a time value is the same whenever it is asked for: a literal that doesn't mean the current time. Whatever is
+/// computed may come out as `now`.
+fn is_steady_time(argument: &[Token<'_>]) -> bool {
+    match argument {
+        [token] if token.kind == Kind::Text => !means_now(&token.plain()),
+        [token] if token.kind == Kind::Literal => !token.text.starts_with(['x', 'X']),
+        _ => false,
+    }
+}
+
+/// Whether it names a column and nothing else.
+fn is_column(argument: &[Token<'_>]) -> bool {
+    argument.len() % 2 == 1
+        && argument.iter().enumerate().all(|(place, token)| match place % 2 {
+            0 => matches!(token.kind, Kind::Word | Kind::Name) && !is_current_time(token),
+            _ => token.kind == Kind::Dot,
+        })
 }
 
 fn is_current_time(token: &Token<'_>) -> bool {
@@ -260,13 +283,7 @@ impl<'a> Rewrite<'a> {
     /// Replaces a function's `'now'`, written or implied, by the view's time.
     fn fix_clock(&mut self, name: &str, call: &Call, place: usize, fixed: &mut HashSet<usize>) {
         let time = self.time();
-        // Only timediff() has two time values, and neither may be left out.
-        let places = if name == "timediff" {
-            0..2
-        } else {
-            place..place + 1
-        };
-        for place in places {
+        for place in time_values(name, place) {
             match call.argument(place) {
                 Some(argument) if argument.len() == 1 && says_now(&self.tokens[argument.start]) => {
                     let token = &self.tokens[argument.start];
@@ -274,10 +291,27 @@ impl<'a> Rewrite<'a> {
                     self.clocked = true;
                     fixed.insert(argument.start);
                 }
-                Some(argument) if self.tokens[argument.clone()].iter().any(says_subsecond) => {
-                    self.restless = Some(format!("{name}()").into());
+                Some(argument) => {
+                    let tokens = &self.tokens[argument];
+                    match tokens {
+                        // Looked at when it is bound.
+                        [token] if token.kind == Kind::Placeholder => {}
+                        // Becomes the view's own time.
+                        [token] if is_current_time(token) => {}
+                        tokens if is_steady_time(tokens) => {}
+                        // A row may hold the text `now`, which then means the view's time like any other.
+                        _ if is_column(tokens) => {
+                            let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
+                            let column: String = tokens.iter().map(|token| token.text).collect();
+                            let guarded = format!(
+                                "iif(lower({column}) IN ('now', 'subsec', 'subsecond'), {time}, {column})"
+                            );
+                            self.edits.push((first.start..last.end(), guarded));
+                            self.clocked = true;
+                        }
+                        _ => self.restless = Some(format!("{name}()").into()),
+                    }
                 }
-                Some(_) => {}
                 None if name != "timediff" && call.arguments.len() == place => {
                     let close = self.tokens[call.close].start;
                     let comma = if call.close > call.open + 1 { ", " } else { "" };
