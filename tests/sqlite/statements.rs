@@ -271,6 +271,7 @@ async fn a_limit_needs_a_total_order() {
         "CREATE TABLE pair (a TEXT NOT NULL, b TEXT NOT NULL, n INT, PRIMARY KEY (a, b)) WITHOUT ROWID",
         "CREATE TABLE late (name TEXT NOT NULL)",
         "CREATE UNIQUE INDEX late_name ON late (name COLLATE BINARY)",
+        "CREATE TABLE folded (n TEXT COLLATE NOCASE NOT NULL, UNIQUE (n COLLATE BINARY))",
         "CREATE VIEW some AS SELECT id FROM t LIMIT 3",
         "CREATE VIEW over AS SELECT id FROM some",
     ] {
@@ -290,6 +291,7 @@ async fn a_limit_needs_a_total_order() {
         ("SELECT * FROM pair WHERE a = 'x' ORDER BY b DESC LIMIT 1", true),
         ("SELECT * FROM pair ORDER BY rowid LIMIT 1", false),
         ("SELECT * FROM late ORDER BY name LIMIT 1", false),
+        ("SELECT * FROM folded ORDER BY n LIMIT 1", false),
         ("SELECT max(n) FROM t LIMIT 1", true),
         ("SELECT * FROM some", false),
         ("SELECT * FROM \"over\" ORDER BY id", false),
@@ -324,6 +326,8 @@ async fn what_rests_on_chance_joins_nothing() {
         "CREATE VIEW computed AS SELECT strftime('%f', 'no' || 'w') AS at FROM t",
         "CREATE VIEW calm AS SELECT 'random()' AS n, date('2026-01-02', '+1 day') FROM t",
         "CREATE VIEW by_row AS SELECT date(at) FROM t",
+        "CREATE VIEW lots AS SELECT 1 AS id, random() AS x",
+        "CREATE VIRTUAL TABLE found USING fts5(x, content='lots', content_rowid='id')",
     ] {
         source.write(&sql(text), &[]).await.unwrap();
     }
@@ -336,6 +340,7 @@ async fn what_rests_on_chance_joins_nothing() {
         ("SELECT * FROM [Today]", false),
         ("SELECT * FROM calm", true),
         ("SELECT * FROM computed", false),
+        ("SELECT x FROM found", false),
         // A row may say `now`, and the text of a view can't be guarded against it.
         ("SELECT * FROM by_row", false),
         ("SELECT sqlite_version()", true),

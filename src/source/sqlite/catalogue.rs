@@ -77,10 +77,13 @@ impl Catalogue {
 }
 
 impl Tainted {
-    /// Reads the schema's views.
+    /// Reads the schema's views, and its virtual tables: what they show may lie in a view too (`content=` of FTS5).
     pub(super) async fn read(connection: &mut Connection) -> Result<Self, Fault> {
         let rows = connection
-            .ask("SELECT name, sql FROM sqlite_master WHERE type = 'view'")
+            .ask(
+                "SELECT name, sql FROM sqlite_master \
+                 WHERE type = 'view' OR type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%'",
+            )
             .await?;
         let mut views = Vec::with_capacity(rows.len());
         for row in rows {
@@ -199,8 +202,9 @@ async fn has_key_within(
     table: &str,
     within: &HashSet<String>,
 ) -> Result<bool, Fault> {
-    const KIND: &str = "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
-                        AND lower(name) = ?1";
+    const KIND: &str = "SELECT wr, (SELECT s.sql LIKE '%collate%' FROM sqlite_master AS s \
+                        WHERE s.type = 'table' AND s.name = t.name) FROM pragma_table_list AS t \
+                        WHERE t.schema = 'main' AND t.type = 'table' AND lower(t.name) = ?1";
     const COLUMNS: &str =
         "SELECT lower(name), lower(type) = 'integer', pk, \"notnull\" FROM pragma_table_xinfo(?1)";
     const KEYS: &str = "SELECT il.name, il.origin, lower(ii.name) \
@@ -211,6 +215,7 @@ async fn has_key_within(
         return Ok(false);
     };
     let without_rowid: bool = kind.try_get::<i64, _>(0).map_err(Fault::from_sqlx)? != 0;
+    let collates: bool = kind.try_get::<i64, _>(1).map_err(Fault::from_sqlx)? != 0;
     let mut all = HashSet::new();
     let (mut never_null, mut primary) = (HashSet::new(), Vec::new());
     for row in connection.ask_about(COLUMNS, table).await? {
@@ -242,6 +247,10 @@ async fn has_key_within(
                 return Ok(true);
             }
         }
+    }
+    if collates {
+        // A constraint may tell values apart that ORDER BY takes for equal.
+        return Ok(false);
     }
     let mut keys: HashMap<String, Vec<Option<String>>> = HashMap::new();
     for row in connection.ask_about(KEYS, table).await? {
