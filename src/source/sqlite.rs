@@ -35,8 +35,9 @@
 //! | `:memory:` | the same; it lives as long as the source |
 //!
 //! A file that is replaced, removed, or written past the engine while it is read is noticed when the view is closed, and
-//! then nothing is claimed for what was read. What can't be noticed: a copy put over the open file in the same instant in
-//! which the engine itself copied its log there. Nothing in this process may open the file but through SQLite: closing any
+//! then nothing is claimed for what was read; nor is it for a file with a second name (a hard link), behind which it has
+//! another log. What isn't noticed: a raw write to the database's file while a view is open in which the engine copied its
+//! log there too, and a raw write into the log itself. Nothing in this process may open the file but through SQLite: closing any
 //! other descriptor of it drops the engine's locks.
 //!
 //! # What stops a write
